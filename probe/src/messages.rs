@@ -6,6 +6,7 @@
 //! read and not mapped, so that nothing in it can harm evenly. Its length is sealed, as programs do map it. All that is summed up here only
 //! goes up, so that a value that was read twice the same was that value in between.
 
+use crate::layout::messages::{header, rank as entry, tally};
 use crate::shared::sealed;
 use crate::waiting::{u32_at, u64_at};
 use evenly_model::{Nanos, Pid, Tid};
@@ -27,53 +28,17 @@ const HEADER: u64 = 4096;
 /// How many ranks there is room for in the index.
 const RANKS: u32 = 16_384;
 /// Bytes of an entry of the index.
-const ENTRY: usize = 128;
+const ENTRY: usize = entry::SIZEOF;
 /// Where in the file the tallies begin, behind the index.
 const TALLIES: u64 = HEADER + RANKS as u64 * ENTRY as u64;
 /// Bytes of a tally.
-const TALLY: usize = 16;
+const TALLY: usize = tally::SIZEOF;
 /// Bytes of the file.
 const SIZE: u64 = 256 << 20;
 /// How the file is called in `/proc`.
 const NAME: &str = "evenly-messages";
 /// How often what is being written is read again before it is given up for this time.
 const TRIES: u32 = 8;
-
-/// Where the fields of the header are.
-mod header {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const VERSION: usize = 8;
-    pub(super) const RANK_SIZE: usize = 12;
-    pub(super) const RANKS: usize = 16;
-    pub(super) const BOOT: usize = 24;
-    pub(super) const BOOT_SIZE: usize = 40;
-    pub(super) const PID_NAMESPACE: usize = 64;
-    pub(super) const BYTES: usize = 72;
-    pub(super) const NEXT: usize = 80;
-    pub(super) const COUNT: usize = 88;
-    pub(super) const REFUSED: usize = 92;
-    /// Of all of them.
-    pub(super) const SIZE: usize = 96;
-}
-
-/// Where those of an entry are.
-mod entry {
-    pub(super) const PID: usize = 0;
-    pub(super) const TID: usize = 4;
-    pub(super) const RANK: usize = 8;
-    pub(super) const RANKS: usize = 12;
-    pub(super) const REGISTERED: usize = 16;
-    pub(super) const PLACE: usize = 24;
-    pub(super) const MULT: usize = 32;
-    pub(super) const BEGAN: usize = 40;
-    pub(super) const OUTSIDE: usize = 48;
-    pub(super) const UNCOUNTED: usize = 56;
-    pub(super) const CPU: usize = 64;
-    pub(super) const MPI: usize = 72;
-    pub(super) const OPEN: usize = 80;
-    pub(super) const ENDED: usize = 88;
-    pub(super) const SEQ: usize = 96;
-}
 
 /// What went between a rank and another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +138,7 @@ impl Mapping {
             .map_err(cannot("boot_id of the host"))?;
         let namespace = fs::metadata("/proc/self/ns/pid").map_err(cannot("PID namespace"))?.ino();
         let file = sealed(NAME, SIZE).map_err(|(what, e)| cannot(what)(e))?;
-        let mut bytes = [0; header::SIZE];
+        let mut bytes = [0; header::SIZEOF];
         let mut put = |at: usize, what: &[u8]| {
             // All of these are within the header, which a test holds against the C one.
             if let Some(to) = bytes.get_mut(at..at + what.len()) {
@@ -185,9 +150,9 @@ impl Mapping {
         put(header::RANK_SIZE, &(ENTRY as u32).to_ne_bytes());
         put(header::RANKS, &RANKS.to_ne_bytes());
         let boot = boot.trim().as_bytes();
-        put(header::BOOT, boot.get(..header::BOOT_SIZE - 1).unwrap_or(boot));
+        put(header::BOOT, boot.get(..header::SIZEOF_BOOT - 1).unwrap_or(boot));
         put(header::PID_NAMESPACE, &namespace.to_ne_bytes());
-        put(header::BYTES, &SIZE.to_ne_bytes());
+        put(header::SIZE, &SIZE.to_ne_bytes());
         put(header::NEXT, &TALLIES.to_ne_bytes());
         file.write_all_at(&bytes, 0).map_err(cannot("writing its header"))?;
         Ok(Self { file })
@@ -250,7 +215,7 @@ impl Known {
         wanted: &dyn Fn(&Rank) -> bool,
         out: &mut Vec<Rank>,
     ) -> io::Result<u32> {
-        let mut bytes = [0; header::SIZE];
+        let mut bytes = [0; header::SIZEOF];
         source(&mut bytes, 0)?;
         let count = u32_at(&bytes, header::COUNT).min(RANKS);
         // What is claimed together is no more than there can be, so that no program makes us read for ever.
@@ -381,15 +346,15 @@ fn parsed(bytes: &[u8]) -> Option<(Rank, u64)> {
 #[must_use]
 pub fn exercise(bytes: &[u8]) -> Vec<Rank> {
     let changes = bytes.last().copied().unwrap_or_default();
-    let entries = bytes.len().saturating_sub(header::SIZE) / ENTRY;
+    let entries = bytes.len().saturating_sub(header::SIZEOF) / ENTRY;
     let calls = std::cell::Cell::new(0u64);
     let source = |to: &mut [u8], at: u64| {
         let from = if at < HEADER {
             at
         } else if at < TALLIES {
-            header::SIZE as u64 + (at - HEADER)
+            header::SIZEOF as u64 + (at - HEADER)
         } else {
-            (header::SIZE + entries.min(2) * ENTRY) as u64 + (at - TALLIES)
+            (header::SIZEOF + entries.min(2) * ENTRY) as u64 + (at - TALLIES)
         };
         // All at once: it is called a million times, without optimisation.
         let rest = usize::try_from(from).ok().and_then(|from| bytes.get(from..)).unwrap_or(&[]);
@@ -424,54 +389,19 @@ pub fn exercise(bytes: &[u8]) -> Vec<Rank> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 mod tests {
     use super::*;
-    use crate::layout::Layout;
+    use crate::header::Header;
     use std::cell::Cell;
 
-    /// What the compiler of C makes of `probe/c/messages.h`.
+    /// What the compiler of C makes of `probe/c/messages.h`, but for where fields are.
     #[test]
-    fn the_layout_is_that_of_the_header() {
-        let fields = [
-            ("messages", "magic", header::MAGIC),
-            ("messages", "version", header::VERSION),
-            ("messages", "rank_size", header::RANK_SIZE),
-            ("messages", "ranks", header::RANKS),
-            ("messages", "boot", header::BOOT),
-            ("messages", "pid_namespace", header::PID_NAMESPACE),
-            ("messages", "size", header::BYTES),
-            ("messages", "next", header::NEXT),
-            ("messages", "count", header::COUNT),
-            ("messages", "refused", header::REFUSED),
-            ("rank", "pid", entry::PID),
-            ("rank", "tid", entry::TID),
-            ("rank", "rank", entry::RANK),
-            ("rank", "ranks", entry::RANKS),
-            ("rank", "registered", entry::REGISTERED),
-            ("rank", "place", entry::PLACE),
-            ("rank", "mult", entry::MULT),
-            ("rank", "began", entry::BEGAN),
-            ("rank", "outside", entry::OUTSIDE),
-            ("rank", "uncounted", entry::UNCOUNTED),
-            ("rank", "cpu", entry::CPU),
-            ("rank", "mpi", entry::MPI),
-            ("rank", "open", entry::OPEN),
-            ("rank", "ended", entry::ENDED),
-            ("rank", "seq", entry::SEQ),
-            ("tally", "messages", 0),
-            ("tally", "bytes", 8),
-        ];
-        let mut layout = Layout::of("messages.h");
-        layout.places(&fields);
-        let mut say = |what: String| layout.holds(what);
-        say(format!("sizeof(struct evenly_messages) == {}", header::SIZE));
-        let boot = header::BOOT_SIZE;
-        say(format!("sizeof(((struct evenly_messages *)0)->boot) == {boot}"));
-        say(format!("sizeof(struct evenly_rank) == {ENTRY}"));
-        say(format!("sizeof(struct evenly_tally) == {TALLY}"));
+    fn the_numbers_are_those_of_the_header() {
+        let mut c = Header::of("messages.h");
+        let mut say = |what: String| c.holds(what);
         say(format!("EVENLY_MESSAGES_HEADER == {HEADER} && EVENLY_MESSAGES_RANKS == {RANKS}"));
         say(format!("EVENLY_MESSAGES_SIZE == {SIZE} && EVENLY_MESSAGES_VERSION == {VERSION}"));
         say(format!("EVENLY_MESSAGES_MAGIC == {MAGIC}"));
         let name = format!("{VARIABLE}/memfd:{NAME}");
-        layout.check("EVENLY_MESSAGES_VARIABLE EVENLY_MESSAGES_NAME", &name);
+        c.check("EVENLY_MESSAGES_VARIABLE EVENLY_MESSAGES_NAME", &name);
     }
 
     /// An entry whose tallies are the first ones there are.

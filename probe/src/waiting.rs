@@ -7,6 +7,7 @@
 //! nothing changed meanwhile. Its length is sealed, as programs do map it.
 
 use self::barriers::Barriers;
+use crate::layout::waiting::{header, line, note};
 use crate::shared::sealed;
 use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use std::ffi::OsString;
@@ -27,8 +28,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"enlywait");
 const VERSION: u32 = 5;
 /// Bytes of the header.
 const HEADER: usize = 4096;
-/// Bytes of a line.
-const LINE: usize = 64;
+/// Bytes of a line, and of a note.
+const LINE: usize = line::SIZEOF;
+const _: () = assert!(note::SIZEOF == LINE);
 /// How many lines there is room for.
 const LINES: u32 = 65_535;
 /// The name of the file, as given to memfd_create(2).
@@ -38,70 +40,8 @@ const NOTES: usize = HEADER + LINES as usize * LINE;
 /// The size of the file in bytes.
 pub const SIZE: u64 = (NOTES + LINES as usize * LINE) as u64;
 
-/// Where the fields of the header are.
-mod header {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const VERSION: usize = 8;
-    pub(super) const LINE_SIZE: usize = 12;
-    pub(super) const LINES: usize = 16;
-    pub(super) const TICKS: usize = 20;
-    pub(super) const BOOT: usize = 24;
-    pub(super) const BOOT_SIZE: usize = 40;
-    pub(super) const PID_NAMESPACE: usize = 64;
-    pub(super) const HIGH: usize = 72;
-    pub(super) const CHANGES: usize = 76;
-    pub(super) const REFUSED: usize = 96;
-    pub(super) const ATTACHED: usize = 100;
-    /// How many of its bytes are read at once.
-    pub(super) const SIZE: usize = 104;
-    /// Read separately: whether a process had MPI, and the library that sees no calls of MPI.
-    pub(super) const UNSEEN_MPI: usize = 104;
-    /// Written by evenly: when barriers are replaced, see [`super::Cooperation`].
-    pub(super) const COOPERATE: usize = 108;
-    pub(super) const PINS: usize = 112;
-    pub(super) const BOUND: usize = 116;
-    pub(super) const BASE: usize = 120;
-    /// Words of a mask.
-    pub(super) const BASE_WORDS: usize = 16;
-    #[cfg(test)]
-    pub(super) const JOBS: usize = BASE + 8 * BASE_WORDS;
-    #[cfg(test)]
-    pub(super) const JOBS_KNOWN: usize = 16;
-}
-
-/// Where those of a line are.
-mod line {
-    pub(super) const TID: usize = 0;
-    pub(super) const PID: usize = 4;
-    pub(super) const REGISTERED: usize = 8;
-    pub(super) const ENTERED: usize = 16;
-    pub(super) const WAITED: usize = 24;
-    pub(super) const OUTSIDE: usize = 32;
-    pub(super) const OBJECT: usize = 40;
-    pub(super) const REGION: usize = 44;
-    pub(super) const PHASES: usize = 48;
-    pub(super) const WAITS: usize = 52;
-    pub(super) const SEQ: usize = 56;
-    pub(super) const TEAM: usize = 60;
-    pub(super) const STATE: usize = 62;
-    pub(super) const KIND: usize = 63;
-}
-
-/// Where those of a note are.
-mod note {
-    pub(super) const HOME: usize = 0;
-    pub(super) const ARMED: usize = 4;
-    pub(super) const MEASURED: usize = 8;
-    pub(super) const PHASE: usize = 12;
-    pub(super) const OPENED: usize = 16;
-    pub(super) const BASE: usize = 24;
-    pub(super) const EXPECTED: usize = 32;
-    pub(super) const FINISHED: usize = 36;
-    pub(super) const MEETS: usize = 48;
-    pub(super) const UNTIL: usize = 52;
-    pub(super) const BOUND: usize = 56;
-    pub(super) const REPLACED: usize = 60;
-}
+/// How many bytes of the header are read at once. What programs and evenly write behind that is read separately.
+const READ: usize = header::UNSEEN_MPI;
 
 /// Two threads that read the clock at the same moment differ by less, in ns.
 const CLOCKS: u64 = 4_000;
@@ -330,7 +270,7 @@ impl Mapping {
             fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
         let ticks = ["tsc", "arch_sys_counter"].contains(&clock.unwrap_or_default().trim());
         let file = sealed(NAME, SIZE).map_err(|(what, e)| cannot(what)(e))?;
-        let mut bytes = [0; header::SIZE];
+        let mut bytes = [0; READ];
         let mut put = |at: usize, what: &[u8]| {
             // All of these are within the header, which a test holds against the C one.
             if let Some(to) = bytes.get_mut(at..at + what.len()) {
@@ -343,7 +283,7 @@ impl Mapping {
         put(header::LINES, &LINES.to_ne_bytes());
         put(header::TICKS, &u32::from(ticks).to_ne_bytes());
         let boot = boot.trim().as_bytes();
-        put(header::BOOT, boot.get(..header::BOOT_SIZE - 1).unwrap_or(boot));
+        put(header::BOOT, boot.get(..header::SIZEOF_BOOT - 1).unwrap_or(boot));
         put(header::PID_NAMESPACE, &namespace.to_ne_bytes());
         file.write_all_at(&bytes, 0).map_err(cannot("writing its header"))?;
         Ok(Self { file })
@@ -377,7 +317,7 @@ impl Mapping {
     /// # Errors
     /// Where the file cannot be written.
     pub fn set_base(&self, mask: &CpuSet) -> Result<(), WaitingError> {
-        let mut words = [0u64; header::BASE_WORDS];
+        let mut words = [0u64; header::SIZEOF_BASE / 8];
         for cpu in mask.iter() {
             // Where there are more CPUs than are known here, masks are shown as they are.
             let Some(word) = words.get_mut(cpu.0 as usize / 64) else { return Ok(()) };
@@ -444,7 +384,7 @@ impl Reader {
     /// # Errors
     /// Where it cannot be read, or is something else.
     pub fn of(file: File, path: PathBuf) -> Result<Self, WaitingError> {
-        let mut bytes = [0; header::SIZE];
+        let mut bytes = [0; READ];
         if let Err(source) = file.read_exact_at(&mut bytes, 0) {
             return Err(WaitingError::Read { path, source });
         }
@@ -493,7 +433,7 @@ impl Reader {
 
     /// Reads all lines, twice, and then the notes.
     fn refresh(&mut self) -> io::Result<()> {
-        let mut bytes = [0; header::SIZE];
+        let mut bytes = [0; READ];
         self.file.read_exact_at(&mut bytes, 0)?;
         let mut unseen_mpi = [0; 4];
         self.file.read_exact_at(&mut unseen_mpi, header::UNSEEN_MPI as u64)?;
@@ -699,7 +639,7 @@ fn over(thread: &[u8], team: &[u8]) -> Option<Nanos> {
 /// Reads arbitrary bytes as a mapping. For fuzzing: whatever the bytes are, it returns.
 #[must_use]
 pub fn exercise(bytes: &[u8]) -> (Option<u32>, Vec<Observed>) {
-    let (first, rest) = bytes.split_at(bytes.len().min(header::SIZE));
+    let (first, rest) = bytes.split_at(bytes.len().min(READ));
     (checked(first).ok(), observed((rest, rest), rest, Nanos(u64::MAX)).collect())
 }
 

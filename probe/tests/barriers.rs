@@ -9,6 +9,7 @@ mod common;
 use common::built;
 use evenly_model::{Nanos, ThreadId, Tid};
 use evenly_phase::Openings;
+use evenly_probe::layout::waiting::header;
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::{Cooperation, Mapping};
 use std::ffi::OsStr;
@@ -17,9 +18,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 
-/// Lines of the mapping, and where the header says how many of them were used (waiting.h).
+/// Lines of the mapping (waiting.h).
 const LINES: u32 = 65_535;
-const HIGH: u64 = 72;
 
 /// What is done with the program's barriers.
 const OBSERVED: Cooperation = Cooperation::Never;
@@ -53,7 +53,7 @@ fn same_output(
         if let Some(way) = way {
             mapping.set_cooperation(way).unwrap();
             let file = File::options().write(true).open(mapping.path()).unwrap();
-            file.write_all_at(&(LINES - lines).to_ne_bytes(), HIGH).unwrap();
+            file.write_all_at(&(LINES - lines).to_ne_bytes(), header::HIGH as u64).unwrap();
             probed(&mut run, calls, &mapping);
         }
         let output = run.output().unwrap();

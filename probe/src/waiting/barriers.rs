@@ -4,7 +4,8 @@
 //! Invariant: programs write to the mapping, so every number that is read is checked before it is used as an
 //! index, and none is used for anything but time. The file is our own and its length is sealed.
 
-use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD, header, line, note};
+use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD};
+use crate::layout::waiting::{header, line, note};
 use evenly_model::{CpuId, Nanos, Pid, ThreadId};
 use evenly_phase::{Measured, NAP, Opening, Openings, Reported};
 use rustix::io::Errno;

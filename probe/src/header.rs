@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::Command;
 
 /// What has to hold for a header.
-pub(crate) struct Layout {
+pub(crate) struct Header {
     source: String,
 }
 
-impl Layout {
+impl Header {
     pub(crate) fn of(header: &str) -> Self {
         Self { source: format!("#include \"{header}\"\n#include <stddef.h>\n") }
     }
@@ -22,17 +22,10 @@ impl Layout {
         self.source += &format!("_Static_assert({what}, \"\");\n");
     }
 
-    /// Fields of structures, each with its place.
-    pub(crate) fn places(&mut self, fields: &[(&str, &str, usize)]) {
-        for (of, field, at) in fields {
-            self.holds(format!("offsetof(struct evenly_{of}, {field}) == {at}"));
-        }
-    }
-
     /// Compiles it, with this text, too: an expression of C that has to be `is`.
     pub(crate) fn check(self, text: &str, is: &str) {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("layout.c");
+        let file = dir.path().join("header.c");
         fs::write(&file, self.source + &format!("const char *text = {text};\n")).unwrap();
         let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
         for strict in ["-std=c11", "-std=gnu11"] {
