@@ -305,111 +305,17 @@ FORTRAN_BRIEF(compare_and_swap, 8, count_both(1, TYPE(3), 1, TYPE(3), INT(4), WI
 
 /* ---------------------------------------------------------------- what waits */
 
-TIMED(Recv,
-	(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status),
-	(buffer, count, type, from, tag, comm, status))
-FORTRAN_TIMED(recv, 8)
-LARGE(Recv, 8, )
 BRIEF(Irecv,
 	(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request),
 	(buffer, count, type, from, tag, comm, request), )
 FORTRAN_BRIEF(irecv, 8, )
 LARGE_BRIEF(Irecv, 8, )
-TIMED(Mrecv, (void *buffer, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status),
-	(buffer, count, type, message, status))
-FORTRAN_TIMED(mrecv, 6)
-LARGE(Mrecv, 6, )
-TIMED(Probe, (int from, int tag, MPI_Comm comm, MPI_Status *status), (from, tag, comm, status))
-FORTRAN_TIMED(probe, 5)
-TIMED(Iprobe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status),
-	(from, tag, comm, flag, status))
-FORTRAN_TIMED(iprobe, 6)
-TIMED(Mprobe, (int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status),
-	(from, tag, comm, message, status))
-FORTRAN_TIMED(mprobe, 6)
-TIMED(Improbe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status),
-	(from, tag, comm, flag, message, status))
-FORTRAN_TIMED(improbe, 7)
-TIMED(Wait, (MPI_Request *request, MPI_Status *status), (request, status))
-FORTRAN_TIMED(wait, 3)
-TIMED(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]), (count, requests, statuses))
-FORTRAN_TIMED(waitall, 4)
-TIMED(Waitany, (int count, MPI_Request requests[], int *which, MPI_Status *status),
-	(count, requests, which, status))
-FORTRAN_TIMED(waitany, 5)
-TIMED(Waitsome, (int count, MPI_Request requests[], int *done, int which[], MPI_Status statuses[]),
-	(count, requests, done, which, statuses))
-FORTRAN_TIMED(waitsome, 6)
-TIMED(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, status))
-FORTRAN_TIMED(test, 4)
-TIMED(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
-	(count, requests, flag, statuses))
-FORTRAN_TIMED(testall, 5)
-TIMED(Testany, (int count, MPI_Request requests[], int *which, int *flag, MPI_Status *status),
-	(count, requests, which, flag, status))
-FORTRAN_TIMED(testany, 6)
-TIMED(Testsome, (int count, MPI_Request requests[], int *done, int which[], MPI_Status statuses[]),
-	(count, requests, done, which, statuses))
-FORTRAN_TIMED(testsome, 6)
-TIMED(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
-FORTRAN_TIMED(comm_dup, 3)
-TIMED(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made))
-FORTRAN_TIMED(comm_create, 4)
-TIMED(Comm_split, (MPI_Comm comm, int colour, int key, MPI_Comm *made), (comm, colour, key, made))
-FORTRAN_TIMED(comm_split, 5)
-TIMED(Comm_split_type, (MPI_Comm comm, int kind, int key, MPI_Info info, MPI_Comm *made),
-	(comm, kind, key, info, made))
-FORTRAN_TIMED(comm_split_type, 6)
-TIMED(Comm_free, (MPI_Comm *comm), (comm))
-FORTRAN_TIMED(comm_free, 2)
-TIMED(Cart_create,
-	(MPI_Comm comm, int dims, const int size[], const int periodic[], int reorder, MPI_Comm *made),
-	(comm, dims, size, periodic, reorder, made))
-FORTRAN_TIMED(cart_create, 7)
-TIMED(Win_create, (void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win),
-	(base, size, unit, info, comm, win))
-FORTRAN_TIMED(win_create, 7)
-LARGE(Win_create, 7, )
-TIMED(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win),
-	(size, unit, info, comm, base, win))
-FORTRAN_TIMED(win_allocate, 7)
-FORTRAN_NAME(false, mpi_win_allocate_cptr_, 7, , )
-LARGE(Win_allocate, 7, )
-TIMED(Win_free, (MPI_Win *win), (win))
-FORTRAN_TIMED(win_free, 2)
-TIMED(Win_fence, (int assertion, MPI_Win win), (assertion, win))
-FORTRAN_TIMED(win_fence, 3)
-TIMED(Win_start, (MPI_Group group, int assertion, MPI_Win win), (group, assertion, win))
-FORTRAN_TIMED(win_start, 4)
-TIMED(Win_complete, (MPI_Win win), (win))
-FORTRAN_TIMED(win_complete, 2)
-TIMED(Win_post, (MPI_Group group, int assertion, MPI_Win win), (group, assertion, win))
-FORTRAN_TIMED(win_post, 4)
-TIMED(Win_wait, (MPI_Win win), (win))
-FORTRAN_TIMED(win_wait, 2)
-TIMED(Win_lock, (int kind, int rank, int assertion, MPI_Win win), (kind, rank, assertion, win))
-FORTRAN_TIMED(win_lock, 5)
-TIMED(Win_unlock, (int rank, MPI_Win win), (rank, win))
-FORTRAN_TIMED(win_unlock, 3)
-TIMED(Win_lock_all, (int assertion, MPI_Win win), (assertion, win))
-FORTRAN_TIMED(win_lock_all, 3)
-TIMED(Win_unlock_all, (MPI_Win win), (win))
-FORTRAN_TIMED(win_unlock_all, 2)
-TIMED(Win_flush, (int rank, MPI_Win win), (rank, win))
-FORTRAN_TIMED(win_flush, 3)
-TIMED(Win_flush_all, (MPI_Win win), (win))
-FORTRAN_TIMED(win_flush_all, 2)
-TIMED(Win_flush_local, (int rank, MPI_Win win), (rank, win))
-FORTRAN_TIMED(win_flush_local, 3)
-TIMED(Win_flush_local_all, (MPI_Win win), (win))
-FORTRAN_TIMED(win_flush_local_all, 2)
 
 /*
- * Others that wait, of which nothing is counted: their arguments are words in C, too, so that those of each
- * MPI's header need not be repeated. n: arguments in Fortran, where behind the last come the lengths of texts
- * that are among them; to pass on more than there are does no harm.
+ * All others that wait, of which nothing is counted: their arguments are words in C, too, so that those of each
+ * MPI's header need not be repeated.
  */
-#define PASSED(name, fortran, n)                                                    \
+#define TIMED(name, n)                                                              \
 	int evenly_##name(P##n) __asm__("MPI_" #name);                              \
 	int evenly_##name(P##n)                                                     \
 	{                                                                           \
@@ -418,55 +324,22 @@ FORTRAN_TIMED(win_flush_local_all, 2)
 		int rc = ((int(*)(P##n))next_of(&next, "PMPI_" #name, CALLER))(A##n); \
 		leave(entered);                                                     \
 		return rc;                                                          \
-	}                                                                           \
-	FORTRAN_TIMED(fortran, n)
-PASSED(Request_get_status, request_get_status, 4)
-PASSED(Win_test, win_test, 3)
-PASSED(Comm_dup_with_info, comm_dup_with_info, 4)
-PASSED(Comm_create_group, comm_create_group, 5)
-PASSED(Intercomm_create, intercomm_create, 7)
-PASSED(Intercomm_merge, intercomm_merge, 4)
-PASSED(Cart_sub, cart_sub, 4)
-PASSED(Graph_create, graph_create, 7)
-PASSED(Dist_graph_create, dist_graph_create, 10)
-PASSED(Dist_graph_create_adjacent, dist_graph_create_adjacent, 11)
-PASSED(Comm_spawn, comm_spawn, 11)
-PASSED(Comm_spawn_multiple, comm_spawn_multiple, 12)
-PASSED(Comm_connect, comm_connect, 7)
-PASSED(Comm_accept, comm_accept, 7)
-PASSED(Comm_join, comm_join, 3)
-PASSED(Comm_disconnect, comm_disconnect, 2)
-PASSED(Win_create_dynamic, win_create_dynamic, 4)
-PASSED(Win_allocate_shared, win_allocate_shared, 7)
+	}
+#define CALL(name, fortran, n, ...) TIMED(name, n) FORTRAN_TIMED(fortran, WITH_ERROR_##n)
+#define CALL_PEER CALL
+#define CALL_NEW CALL
+#define CALL_GONE CALL
+#define CALL_TEXT(name, fortran, n, kind) TIMED(name, n) FORTRAN_TIMED(fortran, WITH_TEXTS_##n)
+#if MPI_VERSION >= 4
+#define CALL_LARGE(name, n, ...) TIMED(name, n)
+#else
+#define CALL_LARGE(name, n, ...)
+#endif
+#define CALL_LARGE_PEER CALL_LARGE
+/* Windows whose address Fortran takes as a type(c_ptr). */
+FORTRAN_NAME(false, mpi_win_allocate_cptr_, 7, , )
 FORTRAN_NAME(false, mpi_win_allocate_shared_cptr_, 7, , )
-LARGE(Win_allocate_shared, 7, )
-
-/* Files: those that all ranks which have one open call together. */
-#define FILE_COUNTED(name, fortran, n) \
-	PASSED(name, fortran, n)       \
-	LARGE(name, n, )
-PASSED(File_open, file_open, 7)
-PASSED(File_close, file_close, 2)
-PASSED(File_set_view, file_set_view, 8)
-PASSED(File_set_size, file_set_size, 3)
-PASSED(File_preallocate, file_preallocate, 3)
-PASSED(File_sync, file_sync, 2)
-PASSED(File_seek_shared, file_seek_shared, 4)
-FILE_COUNTED(File_read_all, file_read_all, 6)
-FILE_COUNTED(File_read_at_all, file_read_at_all, 7)
-FILE_COUNTED(File_read_ordered, file_read_ordered, 6)
-FILE_COUNTED(File_write_all, file_write_all, 6)
-FILE_COUNTED(File_write_at_all, file_write_at_all, 7)
-FILE_COUNTED(File_write_ordered, file_write_ordered, 6)
-FILE_COUNTED(File_read_all_begin, file_read_all_begin, 5)
-PASSED(File_read_all_end, file_read_all_end, 4)
-FILE_COUNTED(File_read_at_all_begin, file_read_at_all_begin, 6)
-PASSED(File_read_at_all_end, file_read_at_all_end, 4)
-FILE_COUNTED(File_read_ordered_begin, file_read_ordered_begin, 5)
-PASSED(File_read_ordered_end, file_read_ordered_end, 4)
-FILE_COUNTED(File_write_all_begin, file_write_all_begin, 5)
-PASSED(File_write_all_end, file_write_all_end, 4)
-FILE_COUNTED(File_write_at_all_begin, file_write_at_all_begin, 6)
-PASSED(File_write_at_all_end, file_write_at_all_end, 4)
-FILE_COUNTED(File_write_ordered_begin, file_write_ordered_begin, 5)
-PASSED(File_write_ordered_end, file_write_ordered_end, 4)
+#define EVENLY_UNCOUNTED
+#ifndef EVENLY_MPI_CALLS_FOLLOW /* they stand behind this where evenly has it compiled */
+#include "mpi_calls.h"
+#endif

@@ -71,7 +71,6 @@ _Static_assert(sizeof(EVENLY_WORD) == 8, "arguments are words");
 	}
 #define COUNTED(name, params, args, count) WRAP_AS(false, name, params, args, , count)
 #define BRIEF(name, params, args, count) WRAP_AS(true, name, params, args, , count)
-#define TIMED(name, params, args) WRAP_AS(false, name, params, args, , )
 /* Before the call, which does not return or makes the request another. */
 #define COUNTED_BEFORE(name, params, args, count) WRAP_AS(false, name, params, args, count, )
 #define BRIEF_BEFORE(name, params, args, count) WRAP_AS(true, name, params, args, count, )

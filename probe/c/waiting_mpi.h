@@ -454,35 +454,33 @@ static inline void leave_mpi(line_t **entered)
 		return result;                                         \
 	}
 #define NOTHING (void)0
-/* Of either form of Fortran. */
-#define WITH_ERROR(name, fortran, n, kind, object, before, after)                     \
-	WITH_ERROR_##n(mpi_##fortran##_, kind, object, before, after)                 \
-	WITH_ERROR_##n(mpi_##fortran##_f08_, kind, object, before, after)
+/* Of either form. */
+#define IN_FORTRAN(fortran, n, kind, object, before, after)                           \
+	FORTRAN(mpi_##fortran##_, n, kind, object, before, after)                     \
+	FORTRAN(mpi_##fortran##_f08_, n, kind, object, before, after)
 #define CALL(name, fortran, n, kind)                                                  \
 	IN_C(name, n, kind, CALL_##name, NOTHING, NOTHING)                            \
-	WITH_ERROR(name, fortran, n, kind, CALL_##name, NOTHING, NOTHING)
+	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, CALL_##name, NOTHING, NOTHING)
 #define CALL_PEER(name, fortran, n, kind, peer, comm)                                 \
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)       \
-	WITH_ERROR(name, fortran, n, kind, IN_FORTRAN_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
+	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, IN_FORTRAN_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
 #define CALL_ALL(name, fortran, n, kind, comm)                                        \
 	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all()) \
-	WITH_ERROR(name, fortran, n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all())
+	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all())
 /* The error is behind what C has. */
 #define CALL_NEW(name, fortran, n, kind, made)                                        \
 	IN_C(name, n, kind, CALL_##name, NOTHING, made_in_c(entered, result, a##made)) \
-	WITH_ERROR(name, fortran, n, kind, CALL_##name, NOTHING,                      \
+	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, CALL_##name, NOTHING,               \
 		made_in_fortran(entered, (const int *)a##n, a##made))
 #define CALL_GONE(name, fortran, n, kind)                                             \
 	IN_C(name, n, kind, CALL_##name, gone_in_c(a0), NOTHING)                      \
-	WITH_ERROR(name, fortran, n, kind, CALL_##name, gone_in_fortran(a0), NOTHING)
+	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, CALL_##name, gone_in_fortran(a0), NOTHING)
 #define CALL_INIT(name, fortran, n, kind)                                             \
-	IN_C(name, n, kind, CALL_##name, becomes_rank(CALLER), became_rank(CALLER))                \
-	WITH_ERROR(name, fortran, n, kind, CALL_##name, becomes_rank(CALLER), became_rank(CALLER))
-/* With the lengths of two texts at most. */
+	IN_C(name, n, kind, CALL_##name, becomes_rank(CALLER), became_rank(CALLER))   \
+	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, CALL_##name, becomes_rank(CALLER), became_rank(CALLER))
 #define CALL_TEXT(name, fortran, n, kind)                                             \
 	IN_C(name, n, kind, CALL_##name, NOTHING, NOTHING)                            \
-	WITH_TEXTS_##n(mpi_##fortran##_, kind, CALL_##name)                           \
-	WITH_TEXTS_##n(mpi_##fortran##_f08_, kind, CALL_##name)
+	IN_FORTRAN(fortran, WITH_TEXTS_##n, kind, CALL_##name, NOTHING, NOTHING)
 /* Programs that ask whether there are such calls find them only where there are. */
 #ifdef EVENLY_MPI_LARGE
 #define CALL_LARGE(name, n, kind) IN_C(name, n, kind, CALL_##name, NOTHING, NOTHING)
@@ -495,22 +493,6 @@ static inline void leave_mpi(line_t **entered)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)
 #define CALL_LARGE_ALL(name, n, kind, comm)
 #endif
-#define WITH_ERROR_0(symbol, kind, object, before, after) FORTRAN(symbol, 1, kind, object, before, after)
-#define WITH_ERROR_1(symbol, kind, object, before, after) FORTRAN(symbol, 2, kind, object, before, after)
-#define WITH_ERROR_2(symbol, kind, object, before, after) FORTRAN(symbol, 3, kind, object, before, after)
-#define WITH_ERROR_3(symbol, kind, object, before, after) FORTRAN(symbol, 4, kind, object, before, after)
-#define WITH_ERROR_4(symbol, kind, object, before, after) FORTRAN(symbol, 5, kind, object, before, after)
-#define WITH_ERROR_5(symbol, kind, object, before, after) FORTRAN(symbol, 6, kind, object, before, after)
-#define WITH_ERROR_6(symbol, kind, object, before, after) FORTRAN(symbol, 7, kind, object, before, after)
-#define WITH_ERROR_7(symbol, kind, object, before, after) FORTRAN(symbol, 8, kind, object, before, after)
-#define WITH_ERROR_8(symbol, kind, object, before, after) FORTRAN(symbol, 9, kind, object, before, after)
-#define WITH_ERROR_9(symbol, kind, object, before, after) FORTRAN(symbol, 10, kind, object, before, after)
-#define WITH_ERROR_10(symbol, kind, object, before, after) FORTRAN(symbol, 11, kind, object, before, after)
-#define WITH_ERROR_12(symbol, kind, object, before, after) FORTRAN(symbol, 13, kind, object, before, after)
-#define WITH_TEXTS_5(symbol, kind, object) FORTRAN(symbol, 8, kind, object, NOTHING, NOTHING)
-#define WITH_TEXTS_6(symbol, kind, object) FORTRAN(symbol, 9, kind, object, NOTHING, NOTHING)
-#define WITH_TEXTS_8(symbol, kind, object) FORTRAN(symbol, 11, kind, object, NOTHING, NOTHING)
-#define WITH_TEXTS_9(symbol, kind, object) FORTRAN(symbol, 12, kind, object, NOTHING, NOTHING)
 #include "mpi_calls.h"
 /* Windows whose address Fortran takes as a type(c_ptr). */
 FORTRAN(mpi_win_allocate_cptr_, 7, COLLECTIVE, CALL_Win_allocate, NOTHING, NOTHING)

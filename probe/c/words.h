@@ -37,4 +37,23 @@
 #define A13 A12, a12
 #define A14 A13, a13
 
+/* How many a function of Fortran has that has so many in C: the error behind them; and where texts are among them, as in
+ * few, the lengths of two at most. */
+#define WITH_ERROR_0 1
+#define WITH_ERROR_1 2
+#define WITH_ERROR_2 3
+#define WITH_ERROR_3 4
+#define WITH_ERROR_4 5
+#define WITH_ERROR_5 6
+#define WITH_ERROR_6 7
+#define WITH_ERROR_7 8
+#define WITH_ERROR_8 9
+#define WITH_ERROR_9 10
+#define WITH_ERROR_10 11
+#define WITH_ERROR_12 13
+#define WITH_TEXTS_5 8
+#define WITH_TEXTS_6 9
+#define WITH_TEXTS_8 11
+#define WITH_TEXTS_9 12
+
 #endif

@@ -26,8 +26,9 @@ pub struct Part {
 /// The library that counts what an MPI program sends: it has no reference to the MPI library, so that
 /// it can be loaded into anything.
 pub const PROBE: Part = Part {
-    // What it includes comes first, as nothing else is there to include.
+    // What it includes comes first, and the calls last, as nothing else is there to include.
     source: concat!(
+        "#define EVENLY_MPI_CALLS_FOLLOW\n",
         include_str!("../c/messages.h"),
         include_str!("../c/clock.h"),
         include_str!("../c/next.h"),
@@ -39,7 +40,8 @@ pub const PROBE: Part = Part {
         include_str!("../c/mpi_profile.h"),
         include_str!("../c/words.h"),
         include_str!("../c/mpi_wrap.h"),
-        include_str!("../c/mpi.c")
+        include_str!("../c/mpi.c"),
+        include_str!("../c/mpi_calls.h")
     ),
     flags: &["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-Wl,--as-needed"],
     prefix: "",
