@@ -1,12 +1,16 @@
 //! What the memory of this host costs, measured and kept.
 
 use crate::tell;
-use evenly_topology::{Machine, MeasureOptions, default_dir, measure};
+use evenly_topology::{MachineTopology, MeasureOptions, default_dir, measure};
 use std::io::{IsTerminal, stderr};
 
 /// The machine with what was measured on it, or is now, which is kept. What cannot be measured or kept
 /// is noted.
-pub(crate) fn measured_machine(machine: Machine, again: bool, notes: &mut Vec<String>) -> Machine {
+pub(crate) fn measured_machine(
+    machine: MachineTopology,
+    again: bool,
+    notes: &mut Vec<String>,
+) -> MachineTopology {
     if let Some(kept) = machine.measurement().filter(|_| !again) {
         notes.push(format!("measured before, at {}; --again measures anew", kept.when()));
         return machine;

@@ -14,9 +14,9 @@ use anyhow::Context;
 use evenly_probe::build::{Compiler, PING_PONG, build};
 use evenly_probe::mpi::Used;
 use evenly_topology::{
-    Host, HostReport, MOST_PING_PONG_BYTES, Machine, Measurement, Network, NetworkError, cache_dir,
-    claim_host, default_dir, join, keep_network, kept_network, read_hosts, read_ping_pong,
-    this_machine, write_host,
+    Host, HostReport, MOST_PING_PONG_BYTES, MachineTopology, Measurement, Network, NetworkError,
+    cache_dir, claim_host, default_dir, join, keep_network, kept_network, read_hosts,
+    read_ping_pong, this_machine, write_host,
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -47,7 +47,7 @@ pub(crate) fn one(args: &TopologyArgs, dir: &Path) -> anyhow::Result<End> {
 }
 
 /// All hosts on which the launcher starts ranks, as one machine.
-pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Result<Machine> {
+pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Result<MachineTopology> {
     check_command("topology", &args.command)?;
     let used = Used::of(&args.command)?;
     let words = || args.command.join(OsStr::new(" ")).to_string_lossy().into_owned();

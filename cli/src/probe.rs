@@ -50,10 +50,10 @@ pub(crate) struct Prepared(Watch);
 pub(crate) struct Watch {
     // The programs look for it in this process.
     mapping: Arc<Mapping>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WatchState>>,
 }
 
-struct State {
+struct WatchState {
     reader: Reader,
     seen: Vec<Observed>,
     threads: HashMap<(i32, u64), Known>,
@@ -139,7 +139,7 @@ impl Known {
     }
 }
 
-impl State {
+impl WatchState {
     fn read(&mut self) {
         // What is asked one after the other at the end is read once.
         let time = now();
@@ -216,7 +216,7 @@ impl Prepared {
         mapping.set_base(base)?;
         let (threads, seen) = (HashMap::new(), Vec::new());
         let reader = mapping.reader()?;
-        let state = Arc::new(Mutex::new(State {
+        let state = Arc::new(Mutex::new(WatchState {
             reader,
             seen,
             threads,
@@ -336,7 +336,7 @@ fn read_wait_reports(mut reader: Reader) -> ReadWaitReports {
 }
 
 /// Asks until no user of the answers is left.
-fn ask(state: &Weak<Mutex<State>>) {
+fn ask(state: &Weak<Mutex<WatchState>>) {
     let mut pause = INTERVAL;
     loop {
         std::thread::sleep(pause);

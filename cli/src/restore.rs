@@ -7,7 +7,7 @@ use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, Left, Living, left, restore_all};
 use evenly_linux::share::ShareReport;
 use evenly_model::Pid;
-use evenly_top::BalancerState;
+use evenly_top::OtherState;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -92,8 +92,8 @@ fn as_json(dir: &StateDir, complete: bool, fates: &[(PathBuf, Fate)]) -> Value {
         "complete": complete, "left_to_living": alive, "journals": journals})
 }
 
-fn state(living: &Living) -> BalancerState {
-    if living.stands_still { BalancerState::Stopped } else { BalancerState::Working }
+fn state(living: &Living) -> OtherState {
+    if living.stands_still { OtherState::Stopped } else { OtherState::Working }
 }
 
 /// The name of a program, where it still runs.
@@ -121,7 +121,7 @@ fn left_to(living: &Living) -> String {
         n => format!("{n} threads have masks"),
     };
     let now = match state(living) {
-        BalancerState::Stopped => {
+        OtherState::Stopped => {
             "which is stopped: its guardian restores them; --force does it at once"
         }
         _ => {

@@ -14,7 +14,7 @@ use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Outcome;
 use evenly_model::Pid;
 use evenly_top::{
-    Balancer, BalancerState, Exit, Feed, Header, World, has_terminal, run_json, run_plain,
+    Exit, Feed, Header, OtherEvenly, OtherState, World, has_terminal, run_json, run_plain,
     run_terminal,
 };
 use std::io;
@@ -132,12 +132,12 @@ impl Beside {
     }
 
     /// What balances the program now.
-    fn look(&self) -> Option<Balancer> {
+    fn look(&self) -> Option<OtherEvenly> {
         let known = others(self.dir.as_ref()?, &self.proc).ok()?;
         let other = known.iter().find(|o| o.program.is_some_and(|p| p.pid == self.program))?;
         let stopped = other.stands_still;
-        let state = if stopped { BalancerState::Stopped } else { BalancerState::Working };
-        Some(Balancer { pid: other.evenly.pid, state })
+        let state = if stopped { OtherState::Stopped } else { OtherState::Working };
+        Some(OtherEvenly { pid: other.evenly.pid, state })
     }
 }
 

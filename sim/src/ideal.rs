@@ -80,7 +80,7 @@ impl IdealRun {
 /// Times stay below this.
 const ROOM: u128 = 1 << 126;
 
-struct State {
+struct Course {
     /// d: units per nanosecond.
     units: u128,
     /// No time in this run is longer, in nanoseconds.
@@ -94,7 +94,7 @@ struct State {
     progress: Vec<u128>,
 }
 
-impl State {
+impl Course {
     /// Makes `value` divisible by k, and divides it. All times grow with the unit, `value` too.
     fn divide(&mut self, value: &mut u128, also: &mut [&mut u128], k: u128) -> u128 {
         if !value.is_multiple_of(k) {
@@ -280,7 +280,7 @@ impl Places {
 }
 
 /// Lets the threads of one CPU run until `until`; returns when the last one ended, if all did.
-fn run_cpu(s: &mut State, threads: &mut Vec<usize>, until: &mut u128, last: &mut u128) -> bool {
+fn run_cpu(s: &mut Course, threads: &mut Vec<usize>, until: &mut u128, last: &mut u128) -> bool {
     if threads.is_empty() {
         return true;
     }
@@ -320,7 +320,7 @@ pub fn ideal(options: &IdealOptions) -> IdealRun {
     let phases = options.phases.max(1);
     let (phase, period) = (u128::from(options.phase.0), u128::from(options.period.0.max(1)));
     let longest = phase * u128::from(phases) * n.div_ceil(m) as u128 + period;
-    let mut s = State {
+    let mut s = Course {
         units: 1,
         // Spans are multiplied by counts of threads on the way.
         longest: (longest + 1) * n as u128,
@@ -376,7 +376,7 @@ pub fn ideal(options: &IdealOptions) -> IdealRun {
     run
 }
 
-fn sample(s: &State, phases: u64) -> Sample {
+fn sample(s: &Course, phases: u64) -> Sample {
     let seconds = |x: u128| x as f64 / s.units as f64 / 1e9;
     let before = phases as f64 * seconds(s.phase);
     let sum: u128 = s.progress.iter().sum();

@@ -172,7 +172,7 @@ pub trait Agents: Send {
     }
 
     /// What they have done and cost so far.
-    fn account(&self) -> Account;
+    fn account(&self) -> AgentTotals;
 }
 
 /// How often threads have met, and when they last did.
@@ -221,7 +221,7 @@ pub struct Done {
 
 /// What agents have done and cost, all together.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Account {
+pub struct AgentTotals {
     /// How often they were woken.
     pub points: u64,
     /// How many threads they have moved.

@@ -117,7 +117,7 @@ impl Stretch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum GuardState {
     /// Balancing, not yet measuring.
     Balancing,
     /// Balancing, and measuring how fast.
@@ -139,7 +139,7 @@ const TOLERATED: f64 = 0.005;
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     options: GuardOptions,
-    state: State,
+    state: GuardState,
     began: Nanos,
     next: Nanos,
     paused_total: Nanos,
@@ -155,7 +155,7 @@ impl Guard {
     pub(crate) fn new(options: GuardOptions, now: Nanos) -> Self {
         Self {
             options,
-            state: State::Balancing,
+            state: GuardState::Balancing,
             began: now,
             next: now + options.warm_up,
             paused_total: Nanos::ZERO,
@@ -168,18 +168,18 @@ impl Guard {
 
     /// Whether balancing is paused now.
     pub(crate) fn paused(&self) -> bool {
-        self.state == State::Paused
+        self.state == GuardState::Paused
     }
 
     /// Whether balancing has stood down.
     pub(crate) fn stood_down(&self) -> bool {
-        self.state == State::Down
+        self.state == GuardState::Down
     }
 
     /// The set of threads or CPUs has changed: what was being measured no longer compares.
     pub(crate) fn disturbed(&mut self, now: Nanos) {
-        if matches!(self.state, State::Reference | State::Paused) {
-            self.state = State::Balancing;
+        if matches!(self.state, GuardState::Reference | GuardState::Paused) {
+            self.state = GuardState::Balancing;
             self.next = now + self.options.warm_up;
         }
     }
@@ -196,22 +196,22 @@ impl Guard {
             return;
         }
         match self.state {
-            State::Down => {}
-            State::Balancing => {
+            GuardState::Down => {}
+            GuardState::Balancing => {
                 if now >= self.next {
                     self.length = period.scale(self.options.periods).max(self.options.shortest);
                     self.reference = Stretch { began: now, ..Stretch::default() };
-                    self.state = State::Reference;
+                    self.state = GuardState::Reference;
                 }
             }
-            State::Reference => {
+            GuardState::Reference => {
                 self.reference.add(elapsed, threads);
                 if now - self.reference.began >= self.length {
                     self.pause = Stretch { began: now, ..Stretch::default() };
-                    self.state = State::Paused;
+                    self.state = GuardState::Paused;
                 }
             }
-            State::Paused => {
+            GuardState::Paused => {
                 self.pause.add(elapsed, threads);
                 self.paused_total += elapsed;
                 if now - self.pause.began >= self.length {
@@ -222,7 +222,7 @@ impl Guard {
     }
 
     fn compare(&mut self, now: Nanos) {
-        self.state = State::Balancing;
+        self.state = GuardState::Balancing;
         if self.reference.ran.len() == self.pause.ran.len() && !self.pause.ran.is_empty() {
             let blocking =
                 self.reference.blocked_share() > BLOCKING || self.pause.blocked_share() > BLOCKING;
@@ -234,7 +234,7 @@ impl Guard {
         }
         let verdict = self.verdict();
         if verdict.pairs >= LEAST_PAIRS && verdict.high < 1.0 - TOLERATED {
-            self.state = State::Down;
+            self.state = GuardState::Down;
             return;
         }
         // Spend at most the share on pausing; once it is clear that balancing pays, look ever

@@ -67,7 +67,7 @@ struct Stretch {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum TrialState {
     /// Threads are moved, or not, as in the next stretch, since then.
     Changing(bool, Nanos),
     Measuring(bool, Stretch),
@@ -110,7 +110,7 @@ impl Rate {
 /// The comparison of a domain.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    state: State,
+    state: TrialState,
     /// The stretch that waits for the other of its pair, and whether threads were moved in it.
     waiting: Option<(bool, Rate)>,
     /// Logarithms of the ratios, on to off, since the last decision.
@@ -131,7 +131,7 @@ pub(crate) struct Trial {
 
 impl Trial {
     pub(crate) fn new() -> Self {
-        let state = State::Changing(true, Nanos::ZERO);
+        let state = TrialState::Changing(true, Nanos::ZERO);
         Self {
             state,
             waiting: None,
@@ -150,18 +150,18 @@ impl Trial {
     /// What is to be done now.
     pub(crate) fn work(&self) -> Work {
         match self.state {
-            State::Changing(true, _) | State::Measuring(true, _) | State::Decided(true, _) => {
-                Work::Move
-            }
-            State::Changing(false, _) | State::Measuring(false, _) => Work::Count,
-            State::Decided(false, _) => Work::Rest,
+            TrialState::Changing(true, _)
+            | TrialState::Measuring(true, _)
+            | TrialState::Decided(true, _) => Work::Move,
+            TrialState::Changing(false, _) | TrialState::Measuring(false, _) => Work::Count,
+            TrialState::Decided(false, _) => Work::Rest,
         }
     }
 
     /// The time to the next point; see [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
         match self.state {
-            State::Changing(..) | State::Measuring(..) if self.short && !self.mixed => {
+            TrialState::Changing(..) | TrialState::Measuring(..) if self.short && !self.mixed => {
                 usual.scale(CLOSER)
             }
             _ => usual,
@@ -182,18 +182,18 @@ impl Trial {
             return;
         }
         match self.state {
-            State::Changing(on, since) => {
+            TrialState::Changing(on, since) => {
                 let first = Some(epochs).filter(|e| e.at > since);
-                self.state = State::Measuring(on, Stretch { since: now, first });
+                self.state = TrialState::Measuring(on, Stretch { since: now, first });
             }
-            State::Measuring(on, stretch) => self.measure(on, stretch, now, epochs),
-            State::Decided(on, until) if now >= until => {
+            TrialState::Measuring(on, stretch) => self.measure(on, stretch, now, epochs),
+            TrialState::Decided(on, until) if now >= until => {
                 self.past.append(&mut self.pairs);
                 self.past.drain(..self.past.len().saturating_sub(KEPT));
                 self.waiting = None;
-                self.state = State::Changing(on, now);
+                self.state = TrialState::Changing(on, now);
             }
-            State::Decided(..) => {}
+            TrialState::Decided(..) => {}
         }
     }
 
@@ -204,12 +204,12 @@ impl Trial {
         self.past.clear();
         match &mut self.state {
             // The answer is looked at again soon.
-            State::Decided(_, until) => *until = (*until).min(now + FIRST),
+            TrialState::Decided(_, until) => *until = (*until).min(now + FIRST),
             // What never lasts long enough to be measured is left alone.
             _ if self.disturbances >= MOST_DISTURBANCES => self.decide(false, now),
             _ => {
                 self.disturbances += 1;
-                self.state = State::Changing(true, now);
+                self.state = TrialState::Changing(true, now);
             }
         }
     }
@@ -219,7 +219,7 @@ impl Trial {
             // An opening of before says nothing of this stretch.
             if epochs.at > stretch.since {
                 let first = Some(epochs);
-                self.state = State::Measuring(on, Stretch { first, ..stretch });
+                self.state = TrialState::Measuring(on, Stretch { first, ..stretch });
             } else if now - stretch.since > LONGEST {
                 self.decide(false, now);
             }
@@ -237,7 +237,7 @@ impl Trial {
         let rate = Rate::of(first, epochs);
         let Some((before, other)) = self.waiting.filter(|(before, _)| *before != on) else {
             self.waiting = Some((on, rate));
-            self.state = State::Changing(!on, now);
+            self.state = TrialState::Changing(!on, now);
             return;
         };
         self.waiting = None;
@@ -253,7 +253,9 @@ impl Trial {
         match self.verdict_of_pairs() {
             Some(pays) => self.decide(pays, now),
             // The next pair begins as this one has ended.
-            None => self.state = State::Measuring(on, Stretch { since: now, first: Some(epochs) }),
+            None => {
+                self.state = TrialState::Measuring(on, Stretch { since: now, first: Some(epochs) })
+            }
         }
     }
 
@@ -306,7 +308,7 @@ impl Trial {
         self.last = Some(pays);
         self.waiting = None;
         self.disturbances = 0;
-        self.state = State::Decided(pays, now + self.hold);
+        self.state = TrialState::Decided(pays, now + self.hold);
     }
 
     /// What all comparisons have shown; None where there were none.

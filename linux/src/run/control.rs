@@ -7,23 +7,22 @@ use std::time::Duration;
 
 /// Ends a running balancer, or wakes its threads, from any thread.
 #[derive(Clone, Default)]
-pub struct Control(Arc<(Mutex<State>, Condvar)>);
+pub struct Control(Arc<(Mutex<End>, Condvar)>);
 
+/// Whether it has been asked for.
 #[derive(Default)]
-struct State {
-    end: bool,
-}
+struct End(bool);
 
 impl Control {
     /// Asks all threads of the balancer to end, and does not wait for them.
     pub fn end(&self) {
-        self.lock().end = true;
+        self.lock().0 = true;
         self.0.1.notify_all();
     }
 
     /// Whether it is time to end.
     pub(crate) fn has_ended(&self) -> bool {
-        self.lock().end
+        self.lock().0
     }
 
     /// Wakes the threads that sleep, so that they look into their mailboxes.
@@ -33,7 +32,7 @@ impl Control {
         self.0.1.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, End> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -43,8 +42,8 @@ impl Control {
         let mut state = self.lock();
         loop {
             let left = deadline - now();
-            if state.end || left == Nanos::ZERO || to_do() {
-                return state.end;
+            if state.0 || left == Nanos::ZERO || to_do() {
+                return state.0;
             }
             let waited = self.0.1.wait_timeout(state, Duration::from(left));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -4,8 +4,8 @@ use crate::error::{InputError, name_of};
 use crate::factors::read_factors;
 use evenly_cluster::{Cluster, ClusterError};
 use evenly_topology::{
-    ASSUMED_NETWORK_FACTOR, Factors, FactorsError, Machine, Source, TopologyError, from_xml,
-    synthetic, this_machine,
+    ASSUMED_NETWORK_FACTOR, Factors, FactorsError, MachineTopology, Source, TopologyError,
+    from_xml, synthetic, this_machine,
 };
 use std::fs::File;
 use std::path::Path;
@@ -114,7 +114,7 @@ const GIVEN_WITHIN: &str = "given within a host, assumed between hosts: 3.4";
 
 /// Factors from a file, and where they come from: those of all nodes, or of the nodes of one host for
 /// each of several.
-fn given(path: &Path, machine: &Machine) -> Result<(Factors, &'static str), MachineError> {
+fn given(path: &Path, machine: &MachineTopology) -> Result<(Factors, &'static str), MachineError> {
     let file = name_of(path);
     let input = File::open(path).map_err(|e| InputError::unreadable(&file, &e))?;
     let factors = Factors::given(read_factors(input, &file)?)?;

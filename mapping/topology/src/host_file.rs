@@ -3,7 +3,7 @@
 //!
 //! Invariant: of processes on one host, one writes; a file is there as a whole or not at all.
 
-use crate::machine::{Host, MOST_XML_BYTES, Machine, Origin, TopologyError, from_xml_text};
+use crate::machine::{Host, MOST_XML_BYTES, MachineTopology, Origin, TopologyError, from_xml_text};
 use crate::measured::Measurement;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -75,7 +75,12 @@ pub fn claim_host(dir: &Path, name: &str) -> io::Result<bool> {
 ///
 /// # Errors
 /// What the system says.
-pub fn write_host(dir: &Path, name: &str, machine: &Machine, notes: &[String]) -> io::Result<()> {
+pub fn write_host(
+    dir: &Path,
+    name: &str,
+    machine: &MachineTopology,
+    notes: &[String],
+) -> io::Result<()> {
     let file = HostFile {
         schema: SCHEMA.to_owned(),
         name: name.to_owned(),

@@ -39,7 +39,7 @@ pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_hug
 pub use factors::{ASSUMED_NETWORK_FACTOR, Factors, FactorsError, NetworkFactors, Source, compose};
 pub use host_file::{HostError, HostReport, claim_host, read_hosts, write_host};
 pub use machine::{
-    ASSUMED_CACHE_FACTORS, Host, JoinError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,
+    ASSUMED_CACHE_FACTORS, Host, JoinError, MOST_CPUS, MOST_XML_BYTES, MachineTopology, Origin,
     TopologyError, from_xml, join, parse_xml, synthetic, this_machine, this_machine_kept_in,
 };
 pub use measure::{MeasureError, MeasureOptions, measure};

@@ -119,7 +119,7 @@ pub enum Origin {
 
 /// A machine as hwloc sees it, with factors.
 #[derive(Debug, Clone)]
-pub struct Machine {
+pub struct MachineTopology {
     origin: Origin,
     found: Found,
     measurement: Option<Measurement>,
@@ -140,7 +140,7 @@ struct Joined {
 ///
 /// # Errors
 /// Where the file cannot be read or is no such XML.
-pub fn from_xml(path: &Path) -> Result<Machine, TopologyError> {
+pub fn from_xml(path: &Path) -> Result<MachineTopology, TopologyError> {
     let cannot = |source| TopologyError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(cannot)?;
@@ -152,7 +152,7 @@ pub fn from_xml(path: &Path) -> Result<Machine, TopologyError> {
 ///
 /// # Errors
 /// Where it is no such XML.
-pub fn parse_xml(bytes: &[u8], path: &Path) -> Result<Machine, TopologyError> {
+pub fn parse_xml(bytes: &[u8], path: &Path) -> Result<MachineTopology, TopologyError> {
     let refused = |why: String| TopologyError::Xml { path: path.to_owned(), why };
     if bytes.len() as u64 > MOST_XML_BYTES {
         return Err(refused(format!("it has more than {MOST_XML_BYTES} bytes")));
@@ -166,14 +166,14 @@ pub(crate) fn from_xml_text(
     text: &str,
     origin: Origin,
     path: &Path,
-) -> Result<Machine, TopologyError> {
+) -> Result<MachineTopology, TopologyError> {
     let refused = |why: String| TopologyError::Xml { path: path.to_owned(), why };
     if !text.contains("<topology") {
         return Err(refused("it has no element 'topology'".into()));
     }
     // hwloc gets no XML that it could not stand.
     xml::check(text).map_err(refused)?;
-    Machine::new(origin, hwloc::read(Input::Xml(text)).map_err(refused)?)
+    MachineTopology::new(origin, hwloc::read(Input::Xml(text)).map_err(refused)?)
 }
 
 /// The machine that this runs on, as its cpuset lets it be used, with what was measured on it and kept
@@ -181,7 +181,7 @@ pub(crate) fn from_xml_text(
 ///
 /// # Errors
 /// Where hwloc does not find out.
-pub fn this_machine() -> Result<Machine, TopologyError> {
+pub fn this_machine() -> Result<MachineTopology, TopologyError> {
     this_machine_kept_in(store::default_dir().as_deref())
 }
 
@@ -189,9 +189,9 @@ pub fn this_machine() -> Result<Machine, TopologyError> {
 ///
 /// # Errors
 /// As [`this_machine`].
-pub fn this_machine_kept_in(dir: Option<&Path>) -> Result<Machine, TopologyError> {
+pub fn this_machine_kept_in(dir: Option<&Path>) -> Result<MachineTopology, TopologyError> {
     let found = hwloc::read(Input::Here).map_err(|why| TopologyError::Here { why })?;
-    let machine = Machine::new(Origin::Here, found)?;
+    let machine = MachineTopology::new(Origin::Here, found)?;
     let kept = dir.and_then(|dir| store::load(dir, &store::key(machine.root())));
     Ok(match kept {
         Some(kept) => machine.with_measurement(kept),
@@ -255,7 +255,7 @@ impl Finder<'_> {
     }
 }
 
-impl Machine {
+impl MachineTopology {
     fn new(origin: Origin, found: Found) -> Result<Self, TopologyError> {
         let machine = Self { origin, found, measurement: None, joined: None };
         if machine.places().is_empty() {
@@ -403,7 +403,7 @@ impl Machine {
         measured.or(self.found.memory_ns)
     }
 
-    /// The factor of one home for another ([`Machine::homes`], by their places) with its spread, where
+    /// The factor of one home for another ([`MachineTopology::homes`], by their places) with its spread, where
     /// it was measured.
     pub(crate) fn measured_factor(&self, to: usize, from: usize) -> Option<Factor> {
         if self.factors().source() != Source::Measured {
@@ -500,7 +500,7 @@ impl Machine {
     }
 
     /// What a policy that places threads by load may know of it: its nodes with their CPUs, the
-    /// best factors and bandwidths that are known ([`Machine::factors`]), and which CPUs share caches.
+    /// best factors and bandwidths that are known ([`MachineTopology::factors`]), and which CPUs share caches.
     #[must_use]
     pub fn knowledge(&self) -> Knowledge {
         let factors = self.factors();
@@ -525,7 +525,7 @@ impl Machine {
     }
 
     /// The machine as tasks are mapped onto it, with these factors or else the best known
-    /// ([`Machine::factors`]).
+    /// ([`MachineTopology::factors`]).
     ///
     /// Its cores are the physical cores of which a CPU may be used (hardware threads of one core are
     /// one place to compute), or CPUs where the tree has no cores. Their numbers are hwloc's (logical

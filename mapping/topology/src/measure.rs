@@ -16,7 +16,7 @@
 
 use crate::chase;
 use crate::declared::{free_memory, parse_huge};
-use crate::machine::{Machine, Origin, Place};
+use crate::machine::{MachineTopology, Origin, Place};
 use crate::measured::{Binding, CachePair, Meanwhile, Measurement, Pair, Spread};
 use crate::pages::Pages;
 use crate::text::bytes;
@@ -158,7 +158,7 @@ struct Reader {
 /// # Errors
 /// Where the memory of a node that has CPUs cannot be measured: there would be no factors.
 pub fn measure(
-    machine: &Machine,
+    machine: &MachineTopology,
     options: &MeasureOptions,
     said: &mut dyn FnMut(&str),
 ) -> Result<Measurement, MeasureError> {

@@ -6,7 +6,7 @@
 use crate::date::date;
 use crate::declared::Declared;
 use crate::factors::Source;
-use crate::machine::{Machine, Origin};
+use crate::machine::{MachineTopology, Origin};
 use crate::measured::{Binding, Pair, Spread};
 use crate::network::HostPair;
 use crate::text::bytes;
@@ -27,7 +27,7 @@ const BUSY: f64 = 0.05;
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
     /// The machine, with what was measured on it.
-    pub machine: &'a Machine,
+    pub machine: &'a MachineTopology,
     /// What its firmware declares; None where it is not this machine.
     pub declared: Option<&'a Declared>,
     /// What else is to be said, such as why nothing was measured.

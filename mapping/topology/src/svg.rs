@@ -3,7 +3,7 @@
 //! Invariant: the picture of a large machine stays small: of neighbours that look alike, those past a
 //! limit are counted instead of drawn.
 
-use crate::machine::Machine;
+use crate::machine::MachineTopology;
 use crate::text::{alone, label};
 use crate::tree::{Kind, Object};
 use evenly_draw::{Anchor, Canvas, Paint};
@@ -36,7 +36,7 @@ struct Drawing<'a> {
 
 /// Draws a machine as nested boxes.
 #[must_use]
-pub fn svg(machine: &Machine) -> String {
+pub fn svg(machine: &MachineTopology) -> String {
     let allowed = machine.allowed();
     let mut drawing = Drawing { allowed: &allowed, left: MOST_BOXES };
     let tree = drawing.draw(machine.root());

@@ -4,8 +4,8 @@
 
 use evenly_model::CpuSet;
 use evenly_topology::{
-    ASSUMED_CACHE_FACTORS, ASSUMED_NETWORK_FACTOR, Binding, Factors, Host, HostPair, Kind, Machine,
-    Measurement, Network, Origin, Pair, Source, Spread, from_xml, join, synthetic,
+    ASSUMED_CACHE_FACTORS, ASSUMED_NETWORK_FACTOR, Binding, Factors, Host, HostPair, Kind,
+    MachineTopology, Measurement, Network, Origin, Pair, Source, Spread, from_xml, join, synthetic,
     this_machine_kept_in,
 };
 use std::fs;
@@ -15,7 +15,7 @@ fn set(list: &str) -> CpuSet {
 }
 
 /// A machine from XML that was written by hwloc for a synthetic one and then changed.
-fn changed(description: &str, change: impl Fn(String) -> String) -> Machine {
+fn changed(description: &str, change: impl Fn(String) -> String) -> MachineTopology {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("machine.xml");
     let xml = synthetic(description).unwrap().to_xml().unwrap();
@@ -287,7 +287,7 @@ fn network(hosts: &[&str], us: &[f64]) -> Network {
     }
 }
 
-fn host(name: &str, machine: Machine) -> Host {
+fn host(name: &str, machine: MachineTopology) -> Host {
     Host { name: name.to_owned(), machine }
 }
 

@@ -5,7 +5,7 @@
 
 use evenly_cluster::Cluster;
 use evenly_model::CpuSet;
-use evenly_topology::{Kind, Machine, Source, from_xml, svg};
+use evenly_topology::{Kind, MachineTopology, Source, from_xml, svg};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/published/{name}.xml"))
 }
 
-fn machine(name: &str) -> Machine {
+fn machine(name: &str) -> MachineTopology {
     from_xml(&path(name)).unwrap()
 }
 
@@ -24,7 +24,7 @@ fn set(list: &str) -> CpuSet {
 
 /// The machine in words, and what tasks are mapped onto: of each node its cores, with the first CPU and the
 /// speed of each.
-fn shown(machine: &Machine) -> String {
+fn shown(machine: &MachineTopology) -> String {
     let described = machine.describe();
     let (_, tree) = described.split_once(": ").unwrap();
     let (cluster, factors) = (machine.cluster(None).unwrap(), machine.factors());
@@ -41,7 +41,7 @@ fn shown(machine: &Machine) -> String {
 }
 
 /// What is written is read again as the same.
-fn exported(machine: &Machine) -> Cluster {
+fn exported(machine: &MachineTopology) -> Cluster {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("again.xml");
     fs::write(&file, machine.to_xml().unwrap()).unwrap();
@@ -121,8 +121,9 @@ fn cpus_outside_of_the_cpuset_are_distinguished_from_those_that_are_off() {
 
 #[test]
 fn tasks_live_on_ordinary_memory_where_there_is_some() {
-    let homes =
-        |machine: &Machine| -> Vec<u32> { machine.homes().iter().map(|h| h.shown()).collect() };
+    let homes = |machine: &MachineTopology| -> Vec<u32> {
+        machine.homes().iter().map(|h| h.shown()).collect()
+    };
     let tiers = machine("fakeheteromemtiers");
     assert_eq!(tiers.root().of(Kind::Node).len(), 7);
     // DRAM before HBM and NVM, and HBM where there is no DRAM.

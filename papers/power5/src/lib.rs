@@ -187,7 +187,7 @@ pub fn run_with(program: &Program, arm: &Arm, latency: Latency, points: Points) 
         _ => (None, Parameters::default(), latency.normal_s),
     };
     let normal = Priority::NORMAL.0;
-    let mut machine = Machine {
+    let mut machine = Power5 {
         program,
         latency_s,
         now: 0.0,
@@ -238,7 +238,7 @@ pub fn run_with(program: &Program, arm: &Arm, latency: Latency, points: Points) 
     Run { time_s: machine.now, did: machine.did, changes }
 }
 
-struct Machine<'a> {
+struct Power5<'a> {
     program: &'a Program,
     latency_s: f64,
     now: f64,
@@ -251,7 +251,7 @@ struct Machine<'a> {
     over_s: Vec<(f64, f64)>,
 }
 
-impl Machine<'_> {
+impl Power5<'_> {
     /// The rank becomes runnable.
     fn begin(&mut self, rank: usize) {
         let priority = self.priorities[rank];

@@ -12,7 +12,7 @@
 //! iterations, or counters -> rounds -> load imbalance detector -> heuristic -> priorities, and why
 //! ```
 //!
-//! The detector ([`Balancer`]) decides when a heuristic is asked:
+//! The detector ([`Detector`]) decides when a heuristic is asked:
 //!
 //! - A *round* is over when all have finished an iteration. One that hardly computes at all, as the master
 //!   of MetBench, is not balanced and holds no other up.
@@ -29,7 +29,7 @@
 //!
 //! # How it is called
 //! By the policies `hpc-*` ([`Hpc`]), live and in both simulators, at every balancing point with counters as the
-//! probe has them ([`Balancer::observe`]); or by a caller that sees iterations end, with [`Balancer::finished`]:
+//! probe has them ([`Detector::observe`]); or by a caller that sees iterations end, with [`Detector::finished`]:
 //!
 //! - `iterations`: waits that were begun, less the one that it is in (`waits` of `probe/c/waiting.h`), so
 //!   that an iteration counts when its waiting is over;
@@ -80,7 +80,7 @@ pub enum StandDown {
 
 /// What the detector makes of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum DetectorState {
     /// No round is over yet.
     Learning,
     /// Priorities are being found.
@@ -155,12 +155,12 @@ const LONG: f64 = 8.0;
 
 /// The load imbalance detector, with a heuristic. One for a set of threads that wait for each other.
 #[derive(Debug, Clone)]
-pub struct Balancer<T> {
+pub struct Detector<T> {
     heuristic: Heuristic,
     parameters: Parameters,
     accounts: Accounts<T>,
     priorities: BTreeMap<T, Priority>,
-    state: State,
+    state: DetectorState,
     decisions: Vec<Decision<T>>,
     /// What utilisations were when the stable state was found. Of uniform and adaptive.
     profile: BTreeMap<T, f64>,
@@ -169,7 +169,7 @@ pub struct Balancer<T> {
     rounds: u64,
 }
 
-impl<T: Copy + Ord> Balancer<T> {
+impl<T: Copy + Ord> Detector<T> {
     /// One that knows no thread yet.
     #[must_use]
     pub fn new(heuristic: Heuristic, parameters: Parameters) -> Self {
@@ -178,7 +178,7 @@ impl<T: Copy + Ord> Balancer<T> {
             parameters,
             accounts: Accounts::new(),
             priorities: BTreeMap::new(),
-            state: State::Learning,
+            state: DetectorState::Learning,
             decisions: Vec::new(),
             profile: BTreeMap::new(),
             auto: Auto::new(),
@@ -189,7 +189,7 @@ impl<T: Copy + Ord> Balancer<T> {
 
     /// What it makes of the program.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> DetectorState {
         self.state
     }
 
@@ -293,7 +293,7 @@ impl<T: Copy + Ord> Balancer<T> {
             }
             return Some(&self.decisions);
         }
-        let state = State::StoodDown(StandDown::NoIterations);
+        let state = DetectorState::StoodDown(StandDown::NoIterations);
         if waits_too_long && self.state != state && !self.priorities.is_empty() {
             self.stand_down(StandDown::NoIterations, &Round::new());
             return Some(&self.decisions);
@@ -305,8 +305,8 @@ impl<T: Copy + Ord> Balancer<T> {
     fn look_again(&mut self) {
         self.profile.clear();
         self.auto = Auto::new();
-        if self.state == State::Stable {
-            self.state = State::Balancing;
+        if self.state == DetectorState::Stable {
+            self.state = DetectorState::Balancing;
         }
     }
 
@@ -319,7 +319,7 @@ impl<T: Copy + Ord> Balancer<T> {
             self.stand_down(StandDown::Alone, &round);
             return true;
         }
-        if matches!(self.state, State::StoodDown(_)) {
+        if matches!(self.state, DetectorState::StoodDown(_)) {
             self.look_again();
         }
         match self.heuristic {
@@ -327,15 +327,15 @@ impl<T: Copy + Ord> Balancer<T> {
             Heuristic::Adaptive => self.decide(&round, heuristics::adaptive),
             Heuristic::Auto => match self.auto.round(&round, &self.parameters) {
                 Outcome::Gathering => {
-                    self.state = State::Balancing;
+                    self.state = DetectorState::Balancing;
                     self.hold(&round, Why::Learning);
                 }
                 Outcome::Stable => {
-                    self.state = State::Stable;
+                    self.state = DetectorState::Stable;
                     self.hold(&round, Why::Stable);
                 }
                 Outcome::To(targets, changed) => {
-                    self.state = State::Balancing;
+                    self.state = DetectorState::Balancing;
                     self.go(&round, &targets, if changed { Why::Changed } else { Why::Kept });
                 }
             },
@@ -350,7 +350,7 @@ impl<T: Copy + Ord> Balancer<T> {
         let local: BTreeMap<T, f64> =
             parties.iter().filter_map(|(e, v)| Some((*e, v.local?))).collect();
         let tolerance = self.parameters.get(Parameter::Tolerance) / 100.0;
-        let was_stable = self.state == State::Stable;
+        let was_stable = self.state == DetectorState::Stable;
         if was_stable {
             let as_before = |(e, u): (&T, &f64)| {
                 self.profile.get(e).is_some_and(|p| (p - u).abs() <= tolerance)
@@ -361,13 +361,13 @@ impl<T: Copy + Ord> Balancer<T> {
             }
         }
         if local.is_empty() || local.values().all(|u| *u >= self.parameters.high()) {
-            self.state = State::Stable;
+            self.state = DetectorState::Stable;
             self.profile = local;
             self.hold(round, Why::Stable);
             return;
         }
         let targets = heuristic(&parties, &self.parameters);
-        self.state = State::Balancing;
+        self.state = DetectorState::Balancing;
         self.go(round, &targets, if was_stable { Why::Changed } else { Why::Kept });
         // It has nothing more to do, and history will not come to another result.
         let is_settled = |v: &detector::View| {
@@ -375,13 +375,13 @@ impl<T: Copy + Ord> Balancer<T> {
         };
         let at_rest = self.decisions.iter().all(|d| d.priority == d.before);
         if at_rest && parties.values().all(is_settled) {
-            self.state = State::Stable;
+            self.state = DetectorState::Stable;
             self.profile = local;
         }
     }
 
     fn stand_down(&mut self, why: StandDown, round: &Round<T>) {
-        self.state = State::StoodDown(why);
+        self.state = DetectorState::StoodDown(why);
         let before = self.priorities.clone();
         for p in self.priorities.values_mut() {
             *p = Priority::NORMAL;

@@ -5,7 +5,7 @@
 //! places where the CPU with the most work has less of it then. *Weights* are what threads have of the CPU that
 //! they share; they matter where those that wait spin, and eat the time of those that compute.
 //!
-//! `hpc-uniform` and `hpc-adaptive` give weights by the paper's priorities, which [`Balancer`] finds. These
+//! `hpc-uniform` and `hpc-adaptive` give weights by the paper's priorities, which [`Detector`] finds. These
 //! were made for the contexts of a core, of which one that waits sleeps. Where CPUs are shared in time and
 //! waiting is spinning, too much is as bad as nothing: a thread that is done early spins with its large
 //! weight. So `hpc-auto` gives threads that share a CPU weights in proportion to what they computed in the
@@ -28,7 +28,7 @@
 //!
 //! All this is of parts of a CPU's time. Where parts are steps between the contexts of a core ([`Parts::Steps`]),
 //! one that waits sleeps on a context of its own, and no formula gives what a step is in speed, so proportions
-//! mean nothing. There the steps themselves are tried: `hpc-auto` gives the priorities of [`Balancer`]'s `auto`,
+//! mean nothing. There the steps themselves are tried: `hpc-auto` gives the priorities of [`Detector`]'s `auto`,
 //! which measures what iterations take. Which of the two holds is known from the mechanism, the same way live and
 //! in the simulator.
 //!
@@ -51,7 +51,7 @@
 
 use super::levels::EvenCounts;
 use super::trial::{Arm, Done, Trial};
-use super::{Balancer, Counters, Heuristic, Parameter, Parameters, Parts, State, shares};
+use super::{Counters, Detector, DetectorState, Heuristic, Parameter, Parameters, Parts, shares};
 use evenly_model::{
     CpuIndex, Environment, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex,
     ThreadView, Turns, Weight,
@@ -147,7 +147,7 @@ struct Work {
 #[derive(Debug, Clone)]
 pub struct Hpc {
     heuristic: Heuristic,
-    balancer: Balancer<ThreadId>,
+    detector: Detector<ThreadId>,
     spreader: Spreader,
     work: HashMap<ThreadId, Work>,
     counters: Vec<Counters<ThreadId>>,
@@ -185,7 +185,7 @@ impl Hpc {
     pub fn new(heuristic: Heuristic) -> Self {
         Self {
             heuristic,
-            balancer: Balancer::new(heuristic, Parameters::default()),
+            detector: Detector::new(heuristic, Parameters::default()),
             spreader: Spreader::default(),
             work: HashMap::new(),
             counters: Vec::new(),
@@ -216,7 +216,7 @@ impl Hpc {
         }
         if self.environment.tuning != environment.tuning {
             self.trial.forget();
-            self.balancer.tune(&environment.tuning);
+            self.detector.tune(&environment.tuning);
         }
         if self.environment.levels != environment.levels {
             self.even_counts.forget();
@@ -280,7 +280,7 @@ impl Hpc {
     }
 
     fn parameter(&self, parameter: Parameter) -> f64 {
-        self.balancer.parameters().get(parameter)
+        self.detector.parameters().get(parameter)
     }
 
     /// A round has ended: what each thread has computed in it.
@@ -616,7 +616,7 @@ impl Hpc {
 
     /// The weights of all, where one has changed.
     fn weigh(&mut self, s: &Snapshot, plan: &mut Plan) {
-        let stood_down = matches!(self.balancer.state(), State::StoodDown(_));
+        let stood_down = matches!(self.detector.state(), DetectorState::StoodDown(_));
         let weights: Vec<f64> = if stood_down {
             vec![1.0; s.threads.len()]
         } else if self.goes_by_work() {
@@ -625,8 +625,8 @@ impl Hpc {
                 None => return,
             }
         } else {
-            let (parts, parameters) = (self.environment.parts, self.balancer.parameters());
-            let of = |t: &ThreadView| parts.weight(self.balancer.priority(&t.id), parameters);
+            let (parts, parameters) = (self.environment.parts, self.detector.parameters());
+            let of = |t: &ThreadView| parts.weight(self.detector.priority(&t.id), parameters);
             s.threads.iter().map(of).collect()
         };
         let is_new = s.threads.iter().zip(&weights).any(|(t, weight)| {
@@ -658,22 +658,22 @@ impl Policy for Hpc {
         self.even_counts.even_out(s, &self.environment.levels, plan);
         if spread || !plan.moves.is_empty() {
             // Loads count again once all have places.
-            self.placed_at = self.balancer.rounds();
+            self.placed_at = self.detector.rounds();
         }
         if !all_tell || s.threads.is_empty() {
             return;
         }
         self.counters(s);
         self.register(s);
-        let rounds = self.balancer.rounds();
-        let decided = self.balancer.observe(s.now, &self.counters).is_some();
-        let is_over = self.balancer.rounds() > rounds;
+        let rounds = self.detector.rounds();
+        let decided = self.detector.observe(s.now, &self.counters).is_some();
+        let is_over = self.detector.rounds() > rounds;
         if is_over {
             self.book(s);
-            if plan.moves.is_empty() && self.balancer.rounds() >= self.placed_at + ROUNDS_BETWEEN {
+            if plan.moves.is_empty() && self.detector.rounds() >= self.placed_at + ROUNDS_BETWEEN {
                 self.place(s, plan);
                 if !plan.moves.is_empty() {
-                    self.placed_at = self.balancer.rounds();
+                    self.placed_at = self.detector.rounds();
                 }
             }
             if self.goes_by_work() {

@@ -7,14 +7,14 @@ fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-fn balancer(heuristic: Heuristic, threads: u32) -> Balancer<u32> {
-    let mut b = Balancer::new(heuristic, Parameters::default());
+fn detector(heuristic: Heuristic, threads: u32) -> Detector<u32> {
+    let mut b = Detector::new(heuristic, Parameters::default());
     (0..threads).for_each(|e| b.join(e));
     b
 }
 
 /// One round in which thread e computes and waits for these milliseconds.
-fn round(b: &mut Balancer<u32>, times: &[(u64, u64)]) -> Vec<(u8, Why)> {
+fn round(b: &mut Detector<u32>, times: &[(u64, u64)]) -> Vec<(u8, Why)> {
     let iteration = |(e, &(r, w)): (usize, &(u64, u64))| Iteration {
         thread: e as u32,
         computed: ms(r),
@@ -25,7 +25,7 @@ fn round(b: &mut Balancer<u32>, times: &[(u64, u64)]) -> Vec<(u8, Why)> {
     decisions.iter().map(|d| (d.priority.0, d.why)).collect()
 }
 
-fn priorities(b: &mut Balancer<u32>, times: &[(u64, u64)]) -> Vec<u8> {
+fn priorities(b: &mut Detector<u32>, times: &[(u64, u64)]) -> Vec<u8> {
     round(b, times).into_iter().map(|d| d.0).collect()
 }
 
@@ -44,10 +44,10 @@ fn names() {
 #[test]
 fn who_computes_is_raised_step_by_step_and_a_balanced_program_is_left_alone() {
     for h in [Heuristic::Uniform, Heuristic::Adaptive] {
-        let mut b = balancer(h, 2);
-        assert_eq!(b.state(), State::Learning);
+        let mut b = detector(h, 2);
+        assert_eq!(b.state(), DetectorState::Learning);
         assert_eq!(round(&mut b, &UNEVEN), [(4, Why::Kept), (5, Why::Raised)]);
-        assert_eq!(b.state(), State::Balancing);
+        assert_eq!(b.state(), DetectorState::Balancing);
         assert_eq!(round(&mut b, &UNEVEN), [(4, Why::Kept), (6, Why::Raised)]);
         let d = b.decisions()[1];
         assert_eq!((d.before.0, d.thread, d.utilisation), (5, 1, Some(1.0)));
@@ -55,7 +55,7 @@ fn who_computes_is_raised_step_by_step_and_a_balanced_program_is_left_alone() {
         // Now both compute throughout, so that both would be raised.
         for _ in 0..50 {
             assert_eq!(round(&mut b, &EVEN), [(4, Why::Stable), (6, Why::Stable)]);
-            assert_eq!(b.state(), State::Stable);
+            assert_eq!(b.state(), DetectorState::Stable);
         }
     }
 }
@@ -63,7 +63,7 @@ fn who_computes_is_raised_step_by_step_and_a_balanced_program_is_left_alone() {
 /// From the fourth iteration on the other one computes more: how many iterations pass until all is
 /// turned round.
 fn rounds_until_turned(h: Heuristic, balanced: usize) -> usize {
-    let mut b = balancer(h, 2);
+    let mut b = detector(h, 2);
     (0..2).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
     (0..balanced).for_each(|_| drop(priorities(&mut b, &EVEN)));
     (1..200).find(|_| priorities(&mut b, &TURNED) == [6, 4]).unwrap()
@@ -80,7 +80,7 @@ fn adaptive_needs_two_iterations_and_uniform_the_more_the_longer_it_ran() {
 
 #[test]
 fn the_weight_of_history_makes_adaptive_slow() {
-    let mut b = balancer(Heuristic::Adaptive, 2);
+    let mut b = detector(Heuristic::Adaptive, 2);
     b.set(Parameter::GlobalWeight, 1.0).unwrap();
     (0..2).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
     (0..13).for_each(|_| drop(priorities(&mut b, &EVEN)));
@@ -91,7 +91,7 @@ fn the_weight_of_history_makes_adaptive_slow() {
 
 #[test]
 fn a_change_is_decided() {
-    let mut b = balancer(Heuristic::Adaptive, 3);
+    let mut b = detector(Heuristic::Adaptive, 3);
     let [calm, other] = [[(90, 10), (95, 5), (100, 0)], [(90, 10), (20, 80), (100, 0)]];
     assert!(round(&mut b, &calm).iter().all(|d| *d == (4, Why::Stable)));
     assert_eq!(round(&mut b, &other), [(5, Why::Raised), (4, Why::Changed), (5, Why::Raised)]);
@@ -101,9 +101,9 @@ fn a_change_is_decided() {
 #[test]
 fn what_cannot_be_balanced_is_stable_too() {
     for h in Heuristic::ALL {
-        let mut b = balancer(h, 2);
+        let mut b = detector(h, 2);
         (0..30).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
-        assert_eq!(b.state(), State::Stable, "{h:?}");
+        assert_eq!(b.state(), DetectorState::Stable, "{h:?}");
         // Trying gained nothing here, so auto has gone back.
         let expected = if h == Heuristic::Auto { [4, 4] } else { [4, 6] };
         assert_eq!(priorities(&mut b, &UNEVEN), expected);
@@ -120,7 +120,7 @@ fn auto_keeps_what_gains_and_gives_up_what_does_not() {
         let all = light.max(heavy);
         [(light, all - light), (heavy, all - heavy)]
     };
-    let mut b = balancer(Heuristic::Auto, 2);
+    let mut b = detector(Heuristic::Auto, 2);
     let mut now = vec![4, 4];
     let mut seen = Vec::new();
     for _ in 0..30 {
@@ -129,17 +129,17 @@ fn auto_keeps_what_gains_and_gives_up_what_does_not() {
     }
     // 7:1 is too much for 4:1: the light one would take as long as the heavy one did.
     assert_eq!(seen[0], [4, 6]);
-    assert_eq!((now.as_slice(), b.state()), ([4, 5].as_slice(), State::Stable));
+    assert_eq!((now.as_slice(), b.state()), ([4, 5].as_slice(), DetectorState::Stable));
     let settled = seen.iter().position(|s| s == &now).unwrap();
     assert!(settled <= 3 && seen[settled..].iter().all(|s| s == &now), "{seen:?}");
 }
 
 #[test]
 fn auto_turns_at_once_and_is_not_misled_by_a_delay() {
-    let mut b = balancer(Heuristic::Auto, 2);
+    let mut b = detector(Heuristic::Auto, 2);
     assert_eq!(priorities(&mut b, &UNEVEN), [4, 6]);
     (0..13).for_each(|_| drop(priorities(&mut b, &[(88, 1), (89, 0)])));
-    assert_eq!(b.state(), State::Stable);
+    assert_eq!(b.state(), DetectorState::Stable);
     // One was held up, the other one waited for it; once.
     assert_eq!(priorities(&mut b, &[(88, 60), (148, 0)]), [4, 6]);
     assert_eq!(priorities(&mut b, &[(88, 1), (89, 0)]), [4, 6]);
@@ -150,7 +150,7 @@ fn auto_turns_at_once_and_is_not_misled_by_a_delay() {
         [Why::Raised, Why::Lowered]
     );
     (0..5).for_each(|_| drop(priorities(&mut b, &[(89, 0), (88, 1)])));
-    assert_eq!((b.state(), b.priority(&0).0), (State::Stable, 6));
+    assert_eq!((b.state(), b.priority(&0).0), (DetectorState::Stable, 6));
     // One has more to do, again and again.
     assert_eq!(priorities(&mut b, &[(89, 60), (148, 1)]), [6, 4]);
     assert_eq!(priorities(&mut b, &[(89, 60), (148, 1)]), [4, 6]);
@@ -158,9 +158,9 @@ fn auto_turns_at_once_and_is_not_misled_by_a_delay() {
 
 #[test]
 fn who_is_alone_is_not_balanced() {
-    let mut b = balancer(Heuristic::Uniform, 1);
+    let mut b = detector(Heuristic::Uniform, 1);
     assert_eq!(round(&mut b, &[(1, 9)]), [(4, Why::StoodDown)]);
-    assert_eq!(b.state(), State::StoodDown(StandDown::Alone));
+    assert_eq!(b.state(), DetectorState::StoodDown(StandDown::Alone));
     b.join(1);
     assert_eq!(priorities(&mut b, &UNEVEN), [4, 5]);
     b.leave(0);
@@ -179,7 +179,7 @@ fn counters(of: &[(u64, u64, u64)]) -> Vec<Counters<u32>> {
 
 #[test]
 fn counters_are_iterations() {
-    let mut b = balancer(Heuristic::Adaptive, 0);
+    let mut b = detector(Heuristic::Adaptive, 0);
     assert!(b.observe(ms(0), &counters(&[(7, 500, 500), (7, 900, 100)])).is_none());
     // In the middle of an iteration, and when one of them has ended it.
     assert!(b.observe(ms(50), &counters(&[(7, 520, 530), (7, 950, 100)])).is_none());
@@ -193,12 +193,12 @@ fn counters_are_iterations() {
     assert!(b.observe(ms(120), &counters(&[(2, 10, 90), (10, 1200, 90)])).is_some());
     // One that is not there any more does not hold the others up.
     assert!(b.observe(ms(130), &counters(&[(3, 20, 90)])).is_some());
-    assert_eq!(b.state(), State::StoodDown(StandDown::Alone));
+    assert_eq!(b.state(), DetectorState::StoodDown(StandDown::Alone));
 }
 
 #[test]
 fn without_iterations_it_stands_down_and_comes_back() {
-    let mut b = balancer(Heuristic::Adaptive, 0);
+    let mut b = detector(Heuristic::Adaptive, 0);
     let mut at = |n: u64, second: u64| {
         let decided =
             b.observe(ms(1000 * second), &counters(&[(n, 20 * n, 80 * n), (n, 100 * n, 0)]));
@@ -210,28 +210,31 @@ fn without_iterations_it_stands_down_and_comes_back() {
     at(1, 1);
     let (decided, state) = at(2, 2);
     assert_eq!(decided, Some(vec![(4, Why::Kept), (6, Why::Raised)]));
-    assert_eq!(state, State::Balancing);
-    assert_eq!(at(2, 12), (None, State::Balancing), "10 s are not too long");
-    let down = State::StoodDown(StandDown::NoIterations);
+    assert_eq!(state, DetectorState::Balancing);
+    assert_eq!(at(2, 12), (None, DetectorState::Balancing), "10 s are not too long");
+    let down = DetectorState::StoodDown(StandDown::NoIterations);
     assert_eq!(at(2, 13), (Some(vec![(4, Why::StoodDown); 2]), down));
     assert_eq!(at(2, 1000), (None, down), "decided once");
-    assert_eq!(at(3, 1001), (Some(vec![(4, Why::Kept), (5, Why::Raised)]), State::Balancing));
-    assert_eq!(at(3, 1011).1, State::Balancing, "the time without any was no round");
+    assert_eq!(
+        at(3, 1001),
+        (Some(vec![(4, Why::Kept), (5, Why::Raised)]), DetectorState::Balancing)
+    );
+    assert_eq!(at(3, 1011).1, DetectorState::Balancing, "the time without any was no round");
     assert_eq!(at(3, 1012).1, down);
 }
 
 #[test]
 fn a_program_that_never_had_iterations_is_left_alone() {
-    let mut b = balancer(Heuristic::Auto, 0);
+    let mut b = detector(Heuristic::Auto, 0);
     let spin = |s: u64| counters(&[(0, 1000 * s, 0), (0, 1000 * s, 0)]);
     assert!((0..=10).all(|s| b.observe(ms(1000 * s), &spin(s)).is_none()));
     assert!(b.observe(ms(11_000), &spin(11)).is_some());
-    assert_eq!(b.state(), State::StoodDown(StandDown::NoIterations));
+    assert_eq!(b.state(), DetectorState::StoodDown(StandDown::NoIterations));
 }
 
 #[test]
 fn one_that_never_waits_does_not_hold_the_others_up() {
-    let mut b = balancer(Heuristic::Uniform, 0);
+    let mut b = detector(Heuristic::Uniform, 0);
     let at = |n: u64| counters(&[(n, 20 * n, 80 * n), (0, 100 * n, 0)]);
     let decided: Vec<bool> = (0..=40).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
     assert_eq!(decided.iter().filter(|t| **t).count(), 2);
@@ -242,7 +245,7 @@ fn one_that_never_waits_does_not_hold_the_others_up() {
 #[test]
 fn a_master_does_not_keep_its_workers_from_being_balanced() {
     for h in Heuristic::ALL {
-        let mut b = balancer(h, 3);
+        let mut b = detector(h, 3);
         // As many steps as it takes to 4 and 6.
         let steps = if h == Heuristic::Auto { 1 } else { 2 };
         (0..steps).for_each(|_| drop(priorities(&mut b, &[(20, 80), (100, 0), (1, 99)])));
@@ -258,7 +261,7 @@ fn a_master_does_not_keep_its_workers_from_being_balanced() {
 
 #[test]
 fn a_thread_that_sleeps_does_not_hold_the_others_up() {
-    let mut b = balancer(Heuristic::Adaptive, 0);
+    let mut b = detector(Heuristic::Adaptive, 0);
     let at = |n: u64| counters(&[(n, 20 * n, 80 * n), (n, 100 * n, 0), (0, 0, 100 * n)]);
     let decided: Vec<bool> = (0..=10).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
     assert_eq!(decided.iter().filter(|t| **t).count(), 10);
@@ -267,7 +270,7 @@ fn a_thread_that_sleeps_does_not_hold_the_others_up() {
 
 #[test]
 fn parameters_change_while_it_runs() {
-    let mut b = balancer(Heuristic::Adaptive, 2);
+    let mut b = detector(Heuristic::Adaptive, 2);
     (0..2).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
     assert_eq!(b.priority(&1).0, 6);
     b.set(Parameter::MaxPrio, 5.0).unwrap();
@@ -279,9 +282,9 @@ fn parameters_change_while_it_runs() {
     assert_eq!(b.parameters().most().0, 5);
     // A stable state is looked at again: with a lower limit, this is balanced.
     (0..20).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
-    assert_eq!(b.state(), State::Stable);
+    assert_eq!(b.state(), DetectorState::Stable);
     b.set(Parameter::MaxPrio, 6.0).unwrap();
-    assert_eq!(b.state(), State::Balancing);
+    assert_eq!(b.state(), DetectorState::Balancing);
 }
 
 /// Found by [`a_stable_state_is_left_alone`]: the sum of what one waited was at its end, and what it computed
@@ -296,17 +299,17 @@ fn times_of_centuries_are_no_other_behaviour() {
         waited,
     };
     let all: Vec<_> = times.iter().enumerate().map(one).collect();
-    let mut b = balancer(Heuristic::Uniform, 3);
+    let mut b = detector(Heuristic::Uniform, 3);
     for _ in 0..30 {
         b.finished(&all);
-        assert_eq!(b.state(), State::Stable);
+        assert_eq!(b.state(), DetectorState::Stable);
     }
 }
 
 #[test]
 fn times_of_nothing_say_nothing() {
     for h in Heuristic::ALL {
-        let mut b = balancer(h, 3);
+        let mut b = detector(h, 3);
         for _ in 0..5 {
             let decided = round(&mut b, &[(0, 0), (0, 0), (0, 0)]);
             assert!(decided.iter().all(|d| d.0 == 4), "{h:?}: {decided:?}");
@@ -348,7 +351,7 @@ proptest! {
         rounds in any_rounds(30),
         set in vec((0..Parameter::ALL.len(), prop_oneof![any::<f64>(), 0.0..100.0]), 0..30),
     ) {
-        let mut b = balancer(h, rounds[0].len() as u32);
+        let mut b = detector(h, rounds[0].len() as u32);
         let mut set = set.into_iter();
         for r in &rounds {
             if let Some((i, value)) = set.next() {
@@ -369,7 +372,7 @@ proptest! {
     #[test]
     fn the_order_and_the_names_of_entities_do_not_matter(h in any_heuristic(), rounds in any_rounds(30)) {
         let n = rounds[0].len() as u32;
-        let (mut a, mut b, mut c) = (balancer(h, n), balancer(h, n), balancer(h, n));
+        let (mut a, mut b, mut c) = (detector(h, n), detector(h, n), detector(h, n));
         for r in &rounds {
             let one = iterations(r);
             let mut other = one.clone();
@@ -391,14 +394,14 @@ proptest! {
         h in (0..2usize).prop_map(|i| Heuristic::ALL[i]),
         rounds in any_rounds(20),
     ) {
-        let mut b = balancer(h, rounds[0].len() as u32);
+        let mut b = detector(h, rounds[0].len() as u32);
         for r in &rounds {
             b.finished(&iterations(r));
-            if b.state() == State::Stable {
+            if b.state() == DetectorState::Stable {
                 let mut stable = b.clone();
                 for _ in 0..10 {
                     stable.finished(&iterations(r));
-                    prop_assert_eq!(stable.state(), State::Stable);
+                    prop_assert_eq!(stable.state(), DetectorState::Stable);
                     for d in b.decisions() {
                         prop_assert_eq!(stable.priority(&d.thread), d.priority);
                     }
@@ -411,7 +414,7 @@ proptest! {
     /// the iterations for as long as they go on and may come past a limit at any time: once, and not back.
     #[test]
     fn constant_programs_come_to_rest(h in any_heuristic(), rounds in any_rounds(10)) {
-        let mut b = balancer(h, rounds[0].len() as u32);
+        let mut b = detector(h, rounds[0].len() as u32);
         for r in &rounds {
             b.finished(&iterations(r));
         }
@@ -439,7 +442,7 @@ proptest! {
         rounds in (2..=4usize).prop_flat_map(|n| vec(vec((0..10_000u64, 0..10_000u64), n), 1..20)),
     ) {
         let n = rounds[0].len();
-        let (mut a, mut b) = (balancer(h, n as u32), balancer(h, 0));
+        let (mut a, mut b) = (detector(h, n as u32), detector(h, 0));
         let mut sums = std::vec![(0, 0, 0); n];
         b.observe(ms(0), &counters(&sums));
         for (k, r) in rounds.iter().enumerate() {
@@ -459,7 +462,7 @@ proptest! {
 fn sharing(h: Heuristic, load: f64, level_ratio: f64) -> f64 {
     let mut parameters = Parameters::default();
     parameters.set(Parameter::LevelRatio, level_ratio).unwrap();
-    let mut b = Balancer::new(h, parameters);
+    let mut b = Detector::new(h, parameters);
     (0..2).for_each(|e: u32| b.join(e));
     let mut all = 0.0;
     for _ in 0..100 {

@@ -6,9 +6,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::iterations::{Parameters, Program, Remapper, run};
 use evenly_nuco::map::apps::{App, K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
-use evenly_nuco::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
+use evenly_nuco::map::machines::{NUMA4X20, NUMA32, NUMA48, PaperMachine};
 use evenly_nuco::map::{MAPPERS, MapperInfo, Options, mapper};
 use rayon::prelude::*;
 
@@ -18,13 +18,13 @@ const LIMITS_MS: [u64; 3] = [5, 10, 20];
 const AUTO: &str = "nuco-auto";
 
 /// Iterations and balancing, in seconds.
-fn total_s(app: &App, machine: &Machine, m: &MapperInfo, limit: Nanos, seed: u64) -> f64 {
+fn total_s(app: &App, machine: &PaperMachine, m: &MapperInfo, limit: Nanos, seed: u64) -> f64 {
     let cluster = (machine.make)().unwrap();
     let graph = app.graph(seed).unwrap();
     let start = app.start(&graph, &cluster);
     let program = Program::of(app, &graph, &start);
     let options = Options { seed, time_limit: limit, ..Options::default() };
-    let balancer = Balancer::of(m, &options);
+    let balancer = Remapper::of(m, &options);
     run(&program, &cluster, &Parameters::default(), Some(balancer), seed).unwrap().makespan_s
 }
 
@@ -38,7 +38,7 @@ fn main() {
     );
     let both = [NUMA32, NUMA48];
     let all = [NUMA32, NUMA48, NUMA4X20];
-    let cases: [(App, &[Machine]); 4] =
+    let cases: [(App, &[PaperMachine]); 4] =
         [(LB_TEST, &both), (K_NEIGHBOR, &both), (STENCIL_4D, &both), (LEAN_MD, &all)];
     let searcher = mapper("nuco+").unwrap();
     for (app, machines) in cases {

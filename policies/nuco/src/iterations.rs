@@ -122,7 +122,7 @@ impl<'a> Program<'a> {
 
 /// The balancer that is called between iterations.
 #[derive(Clone, Copy)]
-pub struct Balancer<'a> {
+pub struct Remapper<'a> {
     /// The mapper that it calls.
     pub map: &'a dyn Fn(&Request<'_>) -> Vec<CoreIndex>,
     /// How long deciding takes, by tasks and cores.
@@ -131,7 +131,7 @@ pub struct Balancer<'a> {
     pub options: &'a Options,
 }
 
-impl<'a> Balancer<'a> {
+impl<'a> Remapper<'a> {
     /// A mapper of evenly.
     #[must_use]
     pub fn of(mapper: &'a MapperInfo, options: &'a Options) -> Self {
@@ -139,7 +139,7 @@ impl<'a> Balancer<'a> {
     }
 }
 
-impl std::fmt::Debug for Balancer<'_> {
+impl std::fmt::Debug for Remapper<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Balancer").field("effort", &self.effort).finish_non_exhaustive()
     }
@@ -226,7 +226,7 @@ pub fn run(
     program: &Program<'_>,
     cluster: &Cluster,
     parameters: &Parameters,
-    balancer: Option<Balancer<'_>>,
+    balancer: Option<Remapper<'_>>,
     seed: u64,
 ) -> Result<Run, GraphError> {
     let Program { graph, window, iterations, start } = *program;
@@ -278,10 +278,10 @@ fn balance(
     graph: &TaskGraph,
     cluster: &Cluster,
     parameters: &Parameters,
-    balancer: Balancer<'_>,
+    balancer: Remapper<'_>,
     present: &[CoreIndex],
 ) -> (Vec<CoreIndex>, Call) {
-    let Balancer { map, effort, options } = balancer;
+    let Remapper { map, effort, options } = balancer;
     // No search is late in virtual time: it does all the work that its limit stands for.
     let clock = || Nanos::ZERO;
     let to = map(&Request { graph, cluster, present, options, clock: &clock, stop: &no_stop });

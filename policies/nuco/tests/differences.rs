@@ -4,18 +4,18 @@
 //! `cargo test --release -p evenly-nuco --test differences -- --nocapture`
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_nuco::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::iterations::{Parameters, Program, Remapper, Run, run};
 use evenly_nuco::map::apps::{App, K_NEIGHBOR, LEAN_MD, STENCIL_4D};
-use evenly_nuco::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
+use evenly_nuco::map::machines::{NUMA4X20, NUMA32, NUMA48, PaperMachine};
 use evenly_nuco::map::{Alpha, Options, mapper};
 
-fn nuco(app: &App, machine: &Machine, parameters: &Parameters, alpha: f64) -> (Run, Run) {
+fn nuco(app: &App, machine: &PaperMachine, parameters: &Parameters, alpha: f64) -> (Run, Run) {
     let cluster = (machine.make)().unwrap();
     let graph = app.graph(1).unwrap();
     let start = app.start(&graph, &cluster);
     let program = Program::of(app, &graph, &start);
     let options = Options { alpha: Alpha::Fixed(alpha), ..Options::default() };
-    let balancer = Balancer::of(mapper("nuco").unwrap(), &options);
+    let balancer = Remapper::of(mapper("nuco").unwrap(), &options);
     let run = |balancer| run(&program, &cluster, parameters, balancer, 1).unwrap();
     (run(None), run(Some(balancer)))
 }
@@ -38,7 +38,7 @@ fn line(what: &str, (base, run): &(Run, Run)) -> (f64, f64) {
 }
 
 /// What each parameter makes of it, those of jitter and alpha by their values.
-fn one_at_a_time(app: &App, machine: &Machine) -> Vec<(String, (f64, f64))> {
+fn one_at_a_time(app: &App, machine: &PaperMachine) -> Vec<(String, (f64, f64))> {
     let usual = Parameters::default();
     println!("{} on {}", app.name, machine.name);
     let mut all = Vec::new();

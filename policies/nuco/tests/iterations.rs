@@ -3,7 +3,7 @@
 
 use evenly_cluster::{Cluster, CoreIndex, Node};
 use evenly_model::{Edge, Nanos, Task, TaskGraph};
-use evenly_nuco::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::iterations::{Parameters, Program, Remapper, Run, run};
 use evenly_nuco::map::apps::APPS;
 use evenly_nuco::map::machines::MACHINES;
 use evenly_nuco::map::{Effort, MAPPERS, MapperInfo, Options, mapper};
@@ -135,7 +135,7 @@ fn a_call_takes_deciding_and_copying_host_by_host() {
     let g = graph(&[1.0; 4], &[(0, 1, 1.0, 0.0)]);
     let program = Program { graph: &g, window: 1, iterations: 2, start: &[1, 2, 4, 6] };
     let (heap_up, options) = (heap_up(), Options::default());
-    let balancer = Balancer::of(&heap_up, &options);
+    let balancer = Remapper::of(&heap_up, &options);
     let r = run(&program, &machine(), &p, Some(balancer), 1).unwrap();
     let [call] = r.calls[..] else { panic!("{r:?}") };
     // 1 MB within a node and from the other: 1 and 2 ms; from the other host 10 ms each.
@@ -148,12 +148,12 @@ fn a_call_takes_deciding_and_copying_host_by_host() {
     // One that searches takes its time.
     let searches = MapperInfo { effort: Effort::Search, ..heap_up };
     let options = Options { time_limit: Nanos::from_millis(2_500), ..options };
-    let balancer = Balancer::of(&searches, &options);
+    let balancer = Remapper::of(&searches, &options);
     let r = run(&program, &machine(), &p, Some(balancer), 1).unwrap();
     near(r.calls[0].took_s, 4.0 + 2.5 + 2.0 * (0.1 + 0.01));
     // Longer where only judging takes longer.
     let options = Options { time_limit: Nanos::from_millis(250), ..options };
-    let balancer = Balancer::of(&searches, &options);
+    let balancer = Remapper::of(&searches, &options);
     let r = run(&program, &machine(), &p, Some(balancer), 1).unwrap();
     near(r.calls[0].took_s, 4.0 + 4.0 * 0.13 + 2.0 * (0.1 + 0.01));
 }
@@ -163,7 +163,7 @@ fn memory_that_stays_behind_is_read_from_afar() {
     let g = graph(&[1.0], &[]);
     let program = Program { graph: &g, window: 1, iterations: 3, start: &[2] };
     let (heap_up, options) = (heap_up(), Options::default());
-    let balancer = Balancer::of(&heap_up, &options);
+    let balancer = Remapper::of(&heap_up, &options);
     let takes = |memory_follows| {
         let p = Parameters { memory_share: 0.25, memory_follows, ..FREE };
         run(&program, &machine(), &p, Some(balancer), 1).unwrap().iterations_s
@@ -186,7 +186,7 @@ fn the_balancer_is_called_between_windows_and_sees_what_tasks_took() {
     let p = Parameters { message_s: 3.0, ..FREE };
     let go = |start: [CoreIndex; 2], iterations| {
         let program = Program { graph: &g, window: 4, iterations, start: &start };
-        let balancer = Balancer::of(&mapper, &options);
+        let balancer = Remapper::of(&mapper, &options);
         run(&program, &machine(), &p, Some(balancer), 1).unwrap()
     };
     // On another node task 1 takes 1 s and 3 s more an iteration: 16 s in a window, more than 8.
@@ -209,7 +209,7 @@ fn a_run_is_repeatable_and_no_time_is_lost() {
             let program = Program::of(&app, &g, &start);
             let options = Options { time_limit: Nanos::from_millis(1), ..Options::default() };
             let go = |m: &MapperInfo, seed| {
-                let balancer = Balancer::of(m, &options);
+                let balancer = Remapper::of(m, &options);
                 let p = Parameters::default();
                 run(&program, &cluster, &p, Some(balancer), seed).unwrap()
             };

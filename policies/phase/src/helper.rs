@@ -42,11 +42,11 @@ pub struct Helper {
     needed: Option<Nanos>,
     /// CPU time since its allowance was asked last.
     spent: Nanos,
-    state: State,
+    state: HelperState,
 }
 
 /// What a helper is about.
-enum State {
+enum HelperState {
     /// For an opening, or a call.
     Waits,
     /// For when it is needed.
@@ -94,7 +94,7 @@ impl Helper {
             seen: Opening::default(),
             needed: None,
             spent: Nanos::ZERO,
-            state: State::Pauses,
+            state: HelperState::Pauses,
         }
     }
 
@@ -104,10 +104,10 @@ impl Helper {
     }
 
     /// A barrier has opened, or is said to have.
-    fn begins(&mut self, opening: Opening, now: Nanos) -> State {
+    fn begins(&mut self, opening: Opening, now: Nanos) -> HelperState {
         self.seen = opening;
         let Some(crowded) = self.phases.begins(self.cpu, opening, now) else {
-            return State::Ends(None);
+            return HelperState::Ends(None);
         };
         let due = match self.phases.next(crowded.cpu, opening.at, &crowded.here, 0) {
             Step::Sleep(until) => until,
@@ -117,11 +117,11 @@ impl Helper {
         // its CPU, has to.
         let reads = now - opening.at > LEAST;
         let (until, look, moved) = (Nanos::ZERO, 0, false);
-        State::Serves(Serving { opening, crowded, due, until, look, reads, moved })
+        HelperState::Serves(Serving { opening, crowded, due, until, look, reads, moved })
     }
 
     /// One look at the CPU.
-    fn look(&mut self, mut s: Serving, machine: &mut dyn Reader) -> (State, Next) {
+    fn look(&mut self, mut s: Serving, machine: &mut dyn Reader) -> (HelperState, Next) {
         let now = machine.now();
         if !self.goes_on(s.opening) || s.look >= LOOKS {
             return (s.ends(), Next::Again);
@@ -151,7 +151,7 @@ impl Helper {
             Step::Move(thread, to) => {
                 let here = &mut s.crowded.here;
                 match here.iter().position(|l| l.thread == thread).map(|i| here.remove(i)) {
-                    Some(left) => (State::Moves(s, left, to), Next::Act),
+                    Some(left) => (HelperState::Moves(s, left, to), Next::Act),
                     None => (s.ends(), Next::Again),
                 }
             }
@@ -159,7 +159,7 @@ impl Helper {
     }
 
     /// The phase is done with: what it has cost, and what is next.
-    fn ends(&mut self, moved: Option<Moved>, now: Nanos) -> (State, Next) {
+    fn ends(&mut self, moved: Option<Moved>, now: Nanos) -> (HelperState, Next) {
         if self.needed.is_some() {
             self.foresight.was_right(moved.is_some());
         }
@@ -170,22 +170,22 @@ impl Helper {
         let pauses = self.allowance.spend(now, spent, gain);
         self.phases.waits(self.cpu, self.needed.is_none() && pauses.is_none());
         match (pauses, self.needed) {
-            (Some(until), _) => (State::Pauses, Next::Sleep(until)),
-            (None, Some(needed)) => (State::Foresees, Next::Sleep(needed - WAKING)),
-            (None, None) => (State::Waits, Next::Rest),
+            (Some(until), _) => (HelperState::Pauses, Next::Sleep(until)),
+            (None, Some(needed)) => (HelperState::Foresees, Next::Sleep(needed - WAKING)),
+            (None, None) => (HelperState::Waits, Next::Rest),
         }
     }
 }
 
 impl Serving {
-    fn sleeps(self, now: Nanos) -> (State, Next) {
+    fn sleeps(self, now: Nanos) -> (HelperState, Next) {
         let until = self.until.min(now + NAP);
-        (State::Serves(self), Next::Sleep(until))
+        (HelperState::Serves(self), Next::Sleep(until))
     }
 
-    fn ends(self) -> State {
+    fn ends(self) -> HelperState {
         let moved = Moved { due: self.due, gain: self.crowded.gain };
-        State::Ends(self.moved.then_some(moved))
+        HelperState::Ends(self.moved.then_some(moved))
     }
 }
 
@@ -197,32 +197,32 @@ impl Agent for Helper {
     fn next(&mut self, machine: &mut dyn Reader) -> Next {
         let now = machine.now();
         let last = self.phases.openings().last();
-        let (state, next) = match std::mem::replace(&mut self.state, State::Waits) {
-            State::Waits => (self.begins(last, now), Next::Again),
-            State::Foresees if last == self.seen => (State::Ends(None), Next::Again),
-            State::Foresees => (self.begins(last, now), Next::Again),
-            State::Pauses => {
+        let (state, next) = match std::mem::replace(&mut self.state, HelperState::Waits) {
+            HelperState::Waits => (self.begins(last, now), Next::Again),
+            HelperState::Foresees if last == self.seen => (HelperState::Ends(None), Next::Again),
+            HelperState::Foresees => (self.begins(last, now), Next::Again),
+            HelperState::Pauses => {
                 (self.needed, self.seen) = (None, last);
                 self.phases.waits(self.cpu, true);
-                (State::Waits, Next::Rest)
+                (HelperState::Waits, Next::Rest)
             }
-            State::Serves(serving) => self.look(serving, machine),
+            HelperState::Serves(serving) => self.look(serving, machine),
             // It was not done.
-            State::Moves(serving, ..) => (State::Serves(serving), Next::Again),
-            State::Ends(moved) => self.ends(moved, now),
+            HelperState::Moves(serving, ..) => (HelperState::Serves(serving), Next::Again),
+            HelperState::Ends(moved) => self.ends(moved, now),
         };
         self.state = state;
         next
     }
 
     fn act(&mut self, machine: &mut dyn Machine) {
-        match std::mem::replace(&mut self.state, State::Waits) {
-            State::Moves(mut s, left, to) => {
+        match std::mem::replace(&mut self.state, HelperState::Waits) {
+            HelperState::Moves(mut s, left, to) => {
                 let (from, now) = (s.crowded.cpu, machine.now());
                 let done = self.goes_on(s.opening)
                     && self.phases.carry_out(machine, left, (from, to), now);
                 s.moved |= done;
-                self.state = State::Serves(s);
+                self.state = HelperState::Serves(s);
             }
             state => self.state = state,
         }

@@ -5,7 +5,7 @@
 use crate::openings::{LONGEST, Measured, Opening, Openings};
 use crate::others::Others;
 use crate::timetable::{Left, Step, Timetable};
-use evenly_engine::agents::{Account, Agents, Done, Epochs, Rhythm, Work};
+use evenly_engine::agents::{AgentTotals, Agents, Done, Epochs, Rhythm, Work};
 use evenly_engine::{
     Action, Actuator, ApplyError, Balancer, BalancerOptions, Failure, Reader, Reading, Times,
     perform,
@@ -27,13 +27,13 @@ const LONGER: f64 = 1.25;
 /// The helpers of a domain's CPUs, and what they do.
 pub struct Phases {
     openings: Arc<dyn Openings>,
-    state: Mutex<State>,
+    state: Mutex<HelpersState>,
     /// Helpers are not used any more.
     off: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct HelpersState {
     cpus: Vec<CpuId>,
     /// The speed of each CPU, by its capacity.
     speeds: Vec<f64>,
@@ -49,7 +49,7 @@ struct State {
     timetable: Timetable,
     /// Since the caretaker's last point.
     patience: Patience,
-    account: Account,
+    account: AgentTotals,
     failures: Vec<Failure>,
 }
 
@@ -104,7 +104,7 @@ pub struct Crowded {
     pub gain: Nanos,
 }
 
-impl State {
+impl HelpersState {
     fn at(&self, cpu: CpuIndex) -> impl Iterator<Item = (&ThreadId, &Member)> {
         self.members.iter().filter(move |(_, m)| m.cpu == Some(cpu))
     }
@@ -143,7 +143,7 @@ impl Phases {
         &*self.openings
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HelpersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,7 +169,7 @@ impl Phases {
     }
 
     /// The timetable of a phase, and whose helpers the next one like it needs.
-    fn plan(&self, s: &mut State, opening: Opening) {
+    fn plan(&self, s: &mut HelpersState, opening: Opening) {
         let works: Vec<(CpuIndex, Nanos)> =
             s.members.iter().filter_map(|(id, m)| Some((m.cpu?, self.expected(*id)))).collect();
         let speeds = s.speeds.iter().enumerate().map(|(cpu, speed)| speed * s.others.left(cpu));
@@ -183,7 +183,7 @@ impl Phases {
         }
     }
 
-    fn arm(&self, s: &State) {
+    fn arm(&self, s: &HelpersState) {
         let busy = |cpu: &CpuIndex| s.at(*cpu).filter(|(_, m)| m.movable).count() > 1;
         let works = s.active && s.follows.is_some();
         let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu)).map(|cpu| s.cpus[cpu]);
@@ -443,7 +443,7 @@ impl Agents for Care {
         Rhythm::Epochs(Epochs { count, at, of, worth: self.0.openings.worth() })
     }
 
-    fn account(&self) -> Account {
+    fn account(&self) -> AgentTotals {
         self.0.state().account
     }
 }

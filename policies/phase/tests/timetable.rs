@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const COST: f64 = 20_000.0;
 
 /// A machine whose CPUs run their threads in turns.
-struct Machine {
+struct Turns {
     /// CPU time for which a thread runs at a stretch.
     slice: f64,
     /// By how much a helper is late.
@@ -45,7 +45,7 @@ struct Cpu {
     blocked: f64,
 }
 
-impl Machine {
+impl Turns {
     /// One phase of threads with so much work, where it is expected to be `expected`, and which are on these
     /// CPUs at first.
     fn run(&self, works: &[f64], expected: &[f64], at: &[usize], speeds: &[f64]) -> Outcome {
@@ -142,9 +142,9 @@ impl Machine {
 }
 
 /// Moves are free, and helpers in time.
-const IDEAL: Machine = Machine { slice: 2.8e6, late: 0.0, toll: 0.0 };
+const IDEAL: Turns = Turns { slice: 2.8e6, late: 0.0, toll: 0.0 };
 /// As measured on a virtual machine: a helper wakes 5 us late, a move takes 10 us.
-const REAL: Machine = Machine { slice: 2.8e6, late: 5_000.0, toll: 10_000.0 };
+const REAL: Turns = Turns { slice: 2.8e6, late: 5_000.0, toll: 10_000.0 };
 
 fn spread(n: usize, m: usize) -> Vec<usize> {
     (0..n).map(|t| t % m).collect()

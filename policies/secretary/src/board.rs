@@ -30,7 +30,7 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What is known of a thread's times from their last reading.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Account {
+pub(crate) struct LastReading {
     pub(crate) times: Times,
     /// When they were read.
     pub(crate) at: Nanos,
@@ -48,11 +48,11 @@ pub(crate) struct Member {
     cell: ThreadCell,
     movable: AtomicBool,
     migrations: AtomicU64,
-    account: Mutex<Account>,
+    account: Mutex<LastReading>,
 }
 
 impl Member {
-    pub(crate) fn account(&self) -> Account {
+    pub(crate) fn account(&self) -> LastReading {
         *locked(&self.account)
     }
 
@@ -72,7 +72,7 @@ impl Member {
 
     /// Reads its times and books them. None where it has ended; what was known where it cannot be
     /// read this time.
-    pub(crate) fn read(&self, board: &Board, machine: &mut dyn Reader) -> Option<Account> {
+    pub(crate) fn read(&self, board: &Board, machine: &mut dyn Reader) -> Option<LastReading> {
         let mut a = locked(&self.account);
         let times = match machine.read_one(self.id) {
             Reading::Times(times) => times,
@@ -351,7 +351,7 @@ impl Board {
     }
 
     /// Progress over the time since balancing began.
-    pub(crate) fn rate(&self, a: &Account) -> f64 {
+    pub(crate) fn rate(&self, a: &LastReading) -> f64 {
         let began = self.began.load(Relaxed);
         if began == NEVER {
             return 0.0;
@@ -576,7 +576,7 @@ impl Board {
             cell: ThreadCell::new(NOWHERE),
             movable: AtomicBool::new(false),
             migrations: AtomicU64::new(0),
-            account: Mutex::new(Account { times, at, progress, gone: false }),
+            account: Mutex::new(LastReading { times, at, progress, gone: false }),
         })
     }
 

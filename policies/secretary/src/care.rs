@@ -1,6 +1,6 @@
 //! The balancers of all CPUs as the agents of their caretaker.
 
-use crate::board::{Account, Board, Member};
+use crate::board::{Board, LastReading, Member};
 use crate::{CARE, CpuBalancer, Decentral};
 use evenly_engine::agents::{self, Agents, Done, Work};
 use evenly_engine::{Balancer, BalancerOptions, Reader, Reading, Times};
@@ -60,7 +60,7 @@ impl Agents for Care {
         let mut known = member.account();
         if !known.gone && now - known.at >= long {
             let read = member.read(&self.board, machine);
-            known = read.unwrap_or(Account { gone: true, ..known });
+            known = read.unwrap_or(LastReading { gone: true, ..known });
         }
         // The machine through which masks are set must know as well that a thread has ended.
         let reading = if known.gone && machine.read_one(thread) == Reading::Gone {
@@ -136,9 +136,9 @@ impl Agents for Care {
         self.board.activations()
     }
 
-    fn account(&self) -> agents::Account {
+    fn account(&self) -> agents::AgentTotals {
         let board = &self.board;
-        agents::Account {
+        agents::AgentTotals {
             points: board.wakes(),
             migrations: board.migrations(),
             failed: board.failed(),

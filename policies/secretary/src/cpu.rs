@@ -3,7 +3,7 @@
 //! Invariant: it reads the threads of its own CPU, once for each wake-up, and others one at a time,
 //! each only after it was drawn and found to be a candidate.
 
-use crate::board::{Account, Board, Member, Swap};
+use crate::board::{Board, LastReading, Member, Swap};
 use crate::decision::{self, Hunt, JITTER, LEAD, is_faster, margin};
 use crate::shared::{Published, Share};
 use evenly_engine::{LEAST_WANTED, Reader, RunState, Times};
@@ -67,7 +67,7 @@ pub struct CpuBalancer {
     arrived: Vec<Arc<Member>>,
     members: Arc<[Arc<Member>]>,
     version: u64,
-    searcher: decision::Balancer,
+    searcher: decision::Searcher,
     jitter: Random,
     woke: Nanos,
     published: Published,
@@ -86,7 +86,7 @@ impl CpuBalancer {
             arrived: Vec::new(),
             members: Arc::from([]),
             version: 0,
-            searcher: decision::Balancer::new(seeds.next_u64()),
+            searcher: decision::Searcher::new(seeds.next_u64()),
             jitter: Random::new(seeds.next_u64()),
             woke: now,
             published: Published::default(),
@@ -184,7 +184,7 @@ impl CpuBalancer {
             if known || member.seat() != Some(seat) {
                 continue;
             }
-            let Account { times, at, progress, gone } = member.account();
+            let LastReading { times, at, progress, gone } = member.account();
             if !gone {
                 own.push(Own { member, last: times, at, progress, rate: 0.0, rests: false });
             }

@@ -11,7 +11,7 @@
 //!    as near to what it looks for as all before ([`crate::stopping`]).
 //! 4. The two are swapped.
 //!
-//! What a balancer decides is here ([`Balancer`], [`Hunt`], [`is_faster`]). The balancers themselves and what
+//! What a balancer decides is here ([`Searcher`], [`Hunt`], [`is_faster`]). The balancers themselves and what
 //! they share are a crate of their own (`evenly_secretary`). Each has wake-ups of its own there, live and
 //! in the simulator: a thread of another CPU is read when, and only when, it is observed.
 //!
@@ -79,7 +79,7 @@ pub struct Search {
 
 /// The balancer of one CPU: what it needs to search.
 #[derive(Debug, Clone)]
-pub struct Balancer {
+pub struct Searcher {
     random: Random,
 }
 
@@ -88,7 +88,7 @@ pub struct Balancer {
 const DRAWS: usize = 8;
 const LEAST_DRAWS: usize = 64;
 
-impl Balancer {
+impl Searcher {
     /// `seed` is that of the random order.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -255,7 +255,7 @@ struct Global {
 /// The balancers of all CPUs of a domain, as far as they can be asked about a recording.
 #[derive(Debug, Clone)]
 pub struct Secretary {
-    balancer: Balancer,
+    balancer: Searcher,
     jitter: Random,
     spreader: Spreader,
     began: Option<Nanos>,
@@ -269,7 +269,7 @@ pub struct Secretary {
 impl Default for Secretary {
     fn default() -> Self {
         Self {
-            balancer: Balancer::new(1),
+            balancer: Searcher::new(1),
             jitter: Random::new(2),
             spreader: Spreader::default(),
             began: None,
@@ -447,7 +447,7 @@ mod tests {
     /// The threads on slow CPUs have speeds 0, 0.01, 0.02 and so on; the others are passed over.
     fn search(seed: u64, n: usize, ahead: f64) -> (Search, Vec<usize>) {
         let mut seen = Vec::new();
-        let found = Balancer::new(seed).decide(ahead, 0.5, n, n / 2, |t| {
+        let found = Searcher::new(seed).decide(ahead, 0.5, n, n / 2, |t| {
             if t % 2 == 1 {
                 return None;
             }
@@ -481,7 +481,7 @@ mod tests {
 
     #[test]
     fn where_none_is_behind_none_is_found() {
-        let mut b = Balancer::new(3);
+        let mut b = Searcher::new(3);
         let found = b.decide(0.9, 0.5, 50, 50, |_| Some(0.6));
         assert_eq!((found.found, found.readings), (None, 50));
         let found = b.decide(0.9, 0.5, 50, 50, |_| None);

@@ -4,7 +4,7 @@
 //! never renamed or re-used.
 
 use crate::plain::each_second;
-use crate::{BalancerState, Exit, Feed, Header, Sort, View, World};
+use crate::{Exit, Feed, Header, OtherState, Sort, View, World};
 use evenly_model::Printable;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -94,7 +94,7 @@ fn state(view: &View, header: &Header) -> Value {
         "pid": header.pid,
         "command": header.command,
         "policy": header.policy,
-        "balanced_by": view.balancer.filter(|b| b.state != BalancerState::Gone).map(|b| b.pid),
+        "balanced_by": view.balancer.filter(|b| b.state != OtherState::Gone).map(|b| b.pid),
         "balancer": view.balancer.map(|b| json!({"pid": b.pid, "state": b.state.word()})),
         "domains": domains,
         "threads": threads,
@@ -106,11 +106,11 @@ fn state(view: &View, header: &Header) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Balancer, synthetic};
+    use crate::{OtherEvenly, synthetic};
     use evenly_engine::Observer;
     use evenly_model::Pid;
 
-    fn lines(feed: &Feed, by: Option<Balancer>) -> Vec<Value> {
+    fn lines(feed: &Feed, by: Option<OtherEvenly>) -> Vec<Value> {
         let header =
             Header { pid: Pid(41_000), command: "./spmd".into(), policy: "observe".into() };
         let mut out = Vec::new();
@@ -124,12 +124,12 @@ mod tests {
     fn it_is_as_the_schema_says() {
         let schema = include_str!("../../../docs/schemas/evenly.top-1.json");
         let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
-        let is = |state| Some(Balancer { pid: Pid(7), state });
+        let is = |state| Some(OtherEvenly { pid: Pid(7), state });
         let cases = [
             (0, 1, None),
-            (3, 1, is(BalancerState::Working)),
-            (3, 1, is(BalancerState::Stopped)),
-            (6, 2, is(BalancerState::Gone)),
+            (3, 1, is(OtherState::Working)),
+            (3, 1, is(OtherState::Stopped)),
+            (6, 2, is(OtherState::Gone)),
         ];
         for (threads, domains, by) in cases {
             let feed = Feed::new();
@@ -147,7 +147,7 @@ mod tests {
             let balancer = by.map(|b| (Value::from(7), Value::from(b.state.word())));
             let found = &lines[0]["balancer"];
             assert_eq!(balancer, found.get("pid").map(|p| (p.clone(), found["state"].clone())));
-            let at_it = by.is_some_and(|b| b.state != BalancerState::Gone);
+            let at_it = by.is_some_and(|b| b.state != OtherState::Gone);
             assert_eq!(lines[0]["balanced_by"] == 7, at_it);
             assert_eq!(lines[0]["threads"].as_array().unwrap().len(), threads as usize);
             assert_eq!(lines[0]["domains"].as_array().unwrap().len(), domains as usize);

@@ -53,16 +53,16 @@ impl Header {
 
 /// Another evenly that balances the program that is shown, or did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Balancer {
+pub struct OtherEvenly {
     /// The process of evenly that is watched.
     pub pid: Pid,
     /// What it does now.
-    pub state: BalancerState,
+    pub state: OtherState,
 }
 
 /// What a balancer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BalancerState {
+pub enum OtherState {
     /// It balances a program.
     Working,
     /// It is stopped, or has not answered for so long that its guardian restores all masks.
@@ -71,7 +71,7 @@ pub enum BalancerState {
     Gone,
 }
 
-impl BalancerState {
+impl OtherState {
     /// Its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -89,7 +89,7 @@ pub struct World<'a> {
     /// Whether no more events will come.
     pub ended: &'a (dyn Fn() -> bool + Sync),
     /// The other evenly that balances the program now, if there is one.
-    pub balancer: &'a (dyn Fn() -> Option<Balancer> + Sync),
+    pub balancer: &'a (dyn Fn() -> Option<OtherEvenly> + Sync),
 }
 
 impl<'a> World<'a> {

@@ -85,7 +85,7 @@ fn lines(view: &View, header: &Header, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Balancer, BalancerState, synthetic};
+    use crate::{OtherEvenly, OtherState, synthetic};
     use evenly_engine::Observer;
     use evenly_model::Pid;
 
@@ -127,19 +127,19 @@ mod tests {
 
     #[test]
     fn the_state_of_the_balancer_is_written() {
-        let is = |state| Some(Balancer { pid: Pid(7), state });
+        let is = |state| Some(OtherEvenly { pid: Pid(7), state });
         let written = |feed: &Feed, state| {
             let mut out = Vec::new();
             let world = World { ended: &|| true, balancer: &|| is(state) };
             run_plain(feed, &header(), world, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert!(written(&fed(3, 1), BalancerState::Working).ends_with("(pid 7) balances it\n"));
+        assert!(written(&fed(3, 1), OtherState::Working).ends_with("(pid 7) balances it\n"));
         for threads in [0, 3] {
-            let line = written(&fed(threads, 1), BalancerState::Stopped);
+            let line = written(&fed(threads, 1), OtherState::Stopped);
             assert!(line.ends_with("evenly (pid 7) is STOPPED: the program is not balanced\n"));
         }
-        let line = written(&Feed::new(), BalancerState::Gone);
+        let line = written(&Feed::new(), OtherState::Gone);
         assert!(line.ends_with("evenly (pid 7) has ENDED: the program is not balanced\n"));
     }
 

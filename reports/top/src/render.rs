@@ -4,7 +4,7 @@
 //! left out, never squeezed until they cannot be read; no size of the area makes it panic.
 
 use crate::{
-    Balancer, BalancerState, Happened, Header, Look, Pace, Rates, Recent, Row, Shares, Sort,
+    Happened, Header, Look, OtherEvenly, OtherState, Pace, Rates, Recent, Row, Shares, Sort,
     Standing, Ui, View,
 };
 use evenly_model::efficiency::Efficiency;
@@ -271,13 +271,13 @@ fn measuring(threads: usize) -> String {
 
 /// That the program is no longer balanced, where it was.
 pub(crate) fn trouble(view: &View) -> Option<String> {
-    let Balancer { pid, state } = view.balancer?;
+    let OtherEvenly { pid, state } = view.balancer?;
     match state {
-        BalancerState::Working => None,
-        BalancerState::Stopped => {
+        OtherState::Working => None,
+        OtherState::Stopped => {
             Some(format!("evenly (pid {pid}) is STOPPED: the program is not balanced"))
         }
-        BalancerState::Gone => {
+        OtherState::Gone => {
             Some(format!("evenly (pid {pid}) has ENDED: the program is not balanced"))
         }
     }
@@ -287,7 +287,7 @@ pub(crate) fn trouble(view: &View) -> Option<String> {
 pub(crate) fn doing(view: &View, header: &Header, ui: &Ui) -> String {
     if header.observes() {
         match view.balancer {
-            Some(Balancer { pid, state: BalancerState::Working }) => {
+            Some(OtherEvenly { pid, state: OtherState::Working }) => {
                 format!("watching; evenly (pid {pid}) balances it")
             }
             _ => trouble(view).unwrap_or_else(|| String::from("watching, moves nothing")),

@@ -6,7 +6,7 @@
 use evenly_engine::Observer;
 use evenly_model::Pid;
 use evenly_top::synthetic::Synthetic;
-use evenly_top::{Balancer, BalancerState, Exit, Feed, Header, World, run_terminal};
+use evenly_top::{Exit, Feed, Header, OtherEvenly, OtherState, World, run_terminal};
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -42,11 +42,11 @@ fn child() {
     // The other evenly is as the test says in a file.
     let balancer = || {
         let state = match std::fs::read_to_string(role.strip_prefix("beside ")?).ok()?.as_str() {
-            "working" => BalancerState::Working,
-            "stopped" => BalancerState::Stopped,
-            _ => BalancerState::Gone,
+            "working" => OtherState::Working,
+            "stopped" => OtherState::Stopped,
+            _ => OtherState::Gone,
         };
-        Some(Balancer { pid: Pid(7), state })
+        Some(OtherEvenly { pid: Pid(7), state })
     };
     let code = match run_terminal(&feed, &header, World { ended: &|| false, balancer: &balancer }) {
         Ok(Exit::Quit) => 10,

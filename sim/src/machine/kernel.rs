@@ -3,7 +3,7 @@
 //!
 //! Invariant: nothing here takes a thread out of its mask while a CPU of it is online.
 
-use super::{Event, Queue, Sim, State, UNITS};
+use super::{Event, Queue, Sim, TaskState, UNITS};
 use crate::{Placement, Sharing};
 use evenly_model::{CpuId, CpuSet};
 use std::cmp::Reverse;
@@ -53,7 +53,7 @@ impl Sim {
         if from == to {
             return;
         }
-        let runnable = self.tasks[t].state == State::Runnable;
+        let runnable = self.tasks[t].state == TaskState::Runnable;
         if runnable {
             self.dequeue(t);
         }
@@ -87,9 +87,9 @@ impl Sim {
         let t = self.threads() + s;
         let stranger = self.scenario.strangers[s].clone();
         let over = stranger.until.is_some_and(|u| self.now >= u.0);
-        if self.tasks[t].state == State::Runnable {
+        if self.tasks[t].state == TaskState::Runnable {
             self.dequeue(t);
-            self.tasks[t].state = State::Blocked;
+            self.tasks[t].state = TaskState::Blocked;
             self.fell_idle(self.tasks[t].cpu);
             if !over {
                 let sleep = self.between(stranger.sleep);
@@ -150,7 +150,7 @@ impl Sim {
         }
         let (t, to) = (self.random.below(self.threads()), self.random.below(self.queues.len()));
         let task = &self.tasks[t];
-        if task.state == State::Runnable
+        if task.state == TaskState::Runnable
             && self.queues[to].online
             && task.mask.contains(CpuId(to as u32))
             && self.queues[to].tasks.len() < self.queues[task.cpu].tasks.len()

@@ -37,7 +37,7 @@ enum Event {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TaskState {
     NotStarted,
     Runnable,
     Blocked,
@@ -47,7 +47,7 @@ enum State {
 /// A thread of the program, or a stranger.
 #[derive(Debug, Clone)]
 struct Task {
-    state: State,
+    state: TaskState,
     cpu: usize,
     mask: CpuSet,
     original: CpuSet,
@@ -160,7 +160,7 @@ impl Sim {
             Queue { online: true, base_speed: speed, speed, ..Queue::default() }
         };
         let task = |mask: &CpuSet, program, left| Task {
-            state: State::NotStarted,
+            state: TaskState::NotStarted,
             cpu: mask.first().map_or(0, |c| c.0 as usize),
             mask: mask.clone(),
             original: mask.clone(),
@@ -498,7 +498,7 @@ impl Sim {
                 }
             }
             Event::Start(t) => {
-                if self.tasks[t].state == State::NotStarted {
+                if self.tasks[t].state == TaskState::NotStarted {
                     let cpu = self.starting_cpu(t);
                     self.tasks[t].cpu = cpu;
                     self.enqueue(t);
@@ -514,7 +514,7 @@ impl Sim {
 
 impl Task {
     fn alive(&self) -> bool {
-        matches!(self.state, State::Runnable | State::Blocked)
+        matches!(self.state, TaskState::Runnable | TaskState::Blocked)
     }
 }
 

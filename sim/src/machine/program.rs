@@ -4,7 +4,7 @@
 //! where waking costs something, for one after the other as the first has worked for it. A thread with partners
 //! goes on at the moment when each of these has finished as many phases as itself, or has ended.
 
-use super::{Sim, State, UNITS};
+use super::{Sim, TaskState, UNITS};
 use crate::Barrier;
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, Nanos};
@@ -47,7 +47,7 @@ impl Sim {
             Barrier::Yield => self.lets_others_run(t),
             Barrier::Block => {
                 self.dequeue(t);
-                self.tasks[t].state = State::Blocked;
+                self.tasks[t].state = TaskState::Blocked;
                 self.one_blocked = true;
                 self.fell_idle(self.tasks[t].cpu);
             }
@@ -74,7 +74,7 @@ impl Sim {
     fn are_there(&self, t: usize, program: usize) -> bool {
         let own = self.tasks[t].phase;
         let is_there = |&other: &usize| {
-            self.tasks.get(other).is_none_or(|o| o.phase >= own || o.state == State::Ended)
+            self.tasks.get(other).is_none_or(|o| o.phase >= own || o.state == TaskState::Ended)
         };
         match self.scenario.threads[t].partners.as_slice() {
             [] => self.programs[program].threads.iter().all(is_there),
@@ -118,7 +118,7 @@ impl Sim {
     }
 
     fn goes_on_with(&mut self, t: usize, work: u64) {
-        if self.tasks[t].state == State::Blocked {
+        if self.tasks[t].state == TaskState::Blocked {
             self.tasks[t].left = Some(work);
             self.wake(t);
         } else {
@@ -174,14 +174,14 @@ impl Sim {
 
     pub(super) fn end(&mut self, t: usize) {
         let state = self.tasks[t].state;
-        if state == State::Ended {
+        if state == TaskState::Ended {
             return;
         }
-        if state == State::Runnable {
+        if state == TaskState::Runnable {
             self.dequeue(t);
         }
         let waited_at_barrier = self.tasks[t].left.is_none();
-        self.tasks[t].state = State::Ended;
+        self.tasks[t].state = TaskState::Ended;
         self.tasks[t].ended = Some(Nanos(self.now));
         (self.left, self.last_end, self.one_blocked) = (self.left - 1, self.now, true);
         let Some(program) = self.tasks[t].program else { return };
@@ -195,7 +195,7 @@ impl Sim {
         if p.alive == 0 {
             p.ended = Some(Nanos(self.now));
         }
-        if state == State::Runnable {
+        if state == TaskState::Runnable {
             self.fell_idle(self.tasks[t].cpu);
         }
         self.release(program, None);

@@ -3,7 +3,7 @@
 //! Invariant: what is added to the accounts of the tasks on a busy CPU in a span is that span,
 //! except while the CPU stands still.
 
-use super::{Event, Queue, Sim, State};
+use super::{Event, Queue, Sim, TaskState};
 use crate::Sharing;
 use evenly_engine::{RunState, Times};
 use evenly_model::Nanos;
@@ -28,7 +28,7 @@ impl Sim {
     /// What a task has at `time`: CPU time and waiting. `time` is not before the settled moment.
     pub(super) fn account(&self, t: usize, time: u64) -> (u64, u64) {
         let task = &self.tasks[t];
-        if task.state != State::Runnable {
+        if task.state != TaskState::Runnable {
             return (task.ran, task.waited);
         }
         let q = &self.queues[task.cpu];
@@ -120,9 +120,9 @@ impl Sim {
 
     pub(super) fn run_state(&self, t: usize) -> RunState {
         match self.tasks[t].state {
-            State::Runnable => RunState::Runnable,
-            State::Blocked => RunState::Blocked,
-            State::NotStarted | State::Ended => RunState::Dead,
+            TaskState::Runnable => RunState::Runnable,
+            TaskState::Blocked => RunState::Blocked,
+            TaskState::NotStarted | TaskState::Ended => RunState::Dead,
         }
     }
 
@@ -290,7 +290,7 @@ impl Sim {
     pub(super) fn enqueue(&mut self, t: usize) {
         let cpu = self.tasks[t].cpu;
         self.settle(cpu);
-        self.tasks[t].state = State::Runnable;
+        self.tasks[t].state = TaskState::Runnable;
         self.tasks[t].slices += u64::from(self.scenario.sharing == Sharing::Fluid);
         let head_yields = self.queues[cpu].tasks.front().is_some_and(|&h| self.tasks[h].yields);
         self.queues[cpu].tasks.push_back(t);

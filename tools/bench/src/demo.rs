@@ -4,7 +4,7 @@
 mod picture;
 
 use crate::figures::{Figures, Report, VOID};
-use crate::host::Machine;
+use crate::host::HostRecord;
 use crate::measure::{HostExecutor, Note, Noting, Site};
 use crate::show::{interrupts, print, table, tell, tell_above};
 use crate::suite::{Benchmark, DEFAULT, Habit, Neighbour, Program, Way};
@@ -91,7 +91,7 @@ pub(crate) fn demo(
     ));
     let site = Site::host(tools, seed)?;
     let mut executor = HostExecutor::new(cpus.clone(), interrupts()?);
-    let mut report = Report::new(Machine::this(cpus), true, seed);
+    let mut report = Report::new(HostRecord::this(cpus), true, seed);
     for row in rows(runs) {
         let made = report.benchmarks.len();
         let planned = runs * row.benchmark.ways.len();

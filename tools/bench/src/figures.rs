@@ -5,7 +5,7 @@
 //! for all that was really done, (e*n + what the neighbours got)/m.
 
 use crate::cost::Cost;
-use crate::host::Machine;
+use crate::host::HostRecord;
 use crate::measure::{MAKESPAN, Note, Noting, Site, measure};
 use crate::measured::Measured;
 use crate::show::{print, table, tell};
@@ -378,7 +378,7 @@ pub(crate) struct Report {
     /// Name and version of the form, [`SCHEMA`].
     schema: &'static str,
     /// The machine that it ran on.
-    machine: Machine,
+    machine: HostRecord,
     /// Whether it was the short form.
     quick: bool,
     /// Seed of orders and intervals.
@@ -397,7 +397,7 @@ pub(crate) struct Report {
 
 impl Report {
     /// A form without a benchmark yet.
-    pub(crate) fn new(machine: Machine, quick: bool, seed: u64) -> Self {
+    pub(crate) fn new(machine: HostRecord, quick: bool, seed: u64) -> Self {
         Self {
             schema: SCHEMA,
             machine,
@@ -602,7 +602,7 @@ pub(crate) mod tests {
             let validator = validator(strict);
             validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path)).collect()
         };
-        let machine = Machine::this(&"0-1".parse().unwrap());
+        let machine = HostRecord::this(&"0-1".parse().unwrap());
         let mut report = Report::new(machine, true, 1);
         let empty = serde_json::to_value(&report).unwrap();
         assert_eq!(errors(&empty, true), Vec::<String>::new());

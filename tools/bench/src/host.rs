@@ -6,7 +6,7 @@ use std::fs;
 
 /// The machine, for the record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Machine {
+pub(crate) struct HostRecord {
     /// The release of the kernel.
     pub(crate) kernel: String,
     /// The model of the CPU, as the system names it.
@@ -17,7 +17,7 @@ pub(crate) struct Machine {
     pub(crate) used: String,
 }
 
-impl Machine {
+impl HostRecord {
     /// Describes the machine that this runs on.
     pub(crate) fn this(used: &CpuSet) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();

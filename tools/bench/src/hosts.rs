@@ -8,7 +8,7 @@
 //! Invariant: all arms of a case run the same program with the same input, one of each in every round;
 //! what is compared is what the program itself measured, and a run whose answer is wrong ends all.
 
-use crate::host::Machine;
+use crate::host::HostRecord;
 use crate::measure::Watching;
 use crate::measured::Measured;
 use crate::mpi::{ENVIRONMENT, MpiArg};
@@ -111,7 +111,7 @@ fn delay(text: &str) -> Result<Nanos, String> {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
-    machine: Machine,
+    machine: HostRecord,
     size: u32,
     sweeps: u32,
     uneven: u32,
@@ -195,7 +195,7 @@ pub(crate) fn compare(args: &HostsArgs) -> anyhow::Result<()> {
     };
     let mut report = Report {
         schema: SCHEMA,
-        machine: Machine::this(&allowed),
+        machine: HostRecord::this(&allowed),
         size: args.size,
         sweeps: args.sweeps,
         uneven: args.uneven,

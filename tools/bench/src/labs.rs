@@ -4,7 +4,7 @@
 //! they were not, the figures are shown, and called void.
 
 use crate::figures::Report;
-use crate::host::Machine;
+use crate::host::HostRecord;
 use crate::measure::{MAKESPAN, Note, Noting, Site, note, outcome};
 use crate::show::{interrupts, print, tell};
 use crate::suite::Benchmark;
@@ -52,7 +52,7 @@ pub(crate) fn labs(
 ) -> anyhow::Result<()> {
     let interrupted = interrupts()?;
     let allowed = affinity::get(Tid(0)).context("cannot read the affinity mask")?;
-    let mut report = Report::new(Machine::this(&allowed), quick, seed);
+    let mut report = Report::new(HostRecord::this(&allowed), quick, seed);
     let machines: BTreeSet<[u32; 2]> = chosen.iter().filter_map(|b| b.lab).collect();
     for machine in machines {
         let here = chosen.iter().filter(|b| b.lab == Some(machine));

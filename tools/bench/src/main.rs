@@ -208,7 +208,7 @@ fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
     }
     let tools = args.suite.programs.find(&tools::NEEDED)?;
     let cpus = take_two_cpus(args.cpus.as_ref())?;
-    let mut all = figures::Report::new(host::Machine::this(&cpus), args.quick, args.suite.seed);
+    let mut all = figures::Report::new(host::HostRecord::this(&cpus), args.quick, args.suite.seed);
     let interrupted = show::interrupts()?;
     let mut executor = measure::HostExecutor::new(cpus.clone(), interrupted.clone());
     let site = measure::Site::host(&tools, args.suite.seed)?;

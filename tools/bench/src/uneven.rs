@@ -19,7 +19,7 @@ mod tests;
 mod text;
 
 use crate::figures::{Own, own};
-use crate::host::Machine;
+use crate::host::HostRecord;
 use crate::measure::{MAKESPAN, Watching, printed};
 use crate::measured::Measured;
 use crate::mpi::{ENVIRONMENT, MpiArg};
@@ -211,7 +211,7 @@ struct Measurement {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
-    machine: Machine,
+    machine: HostRecord,
     runs: u32,
     longer: f64,
     seed: u64,
@@ -456,7 +456,7 @@ pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
     let interrupted = interrupts()?;
     let mut report = Report {
         schema: SCHEMA,
-        machine: Machine::this(&cpus),
+        machine: HostRecord::this(&cpus),
         runs: args.runs,
         longer: args.longer,
         seed: args.seed,

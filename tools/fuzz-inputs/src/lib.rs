@@ -33,8 +33,8 @@ use evenly_map::{
 use evenly_model::{CpuSet, Nanos, Task, TaskGraph, filled, parse_duration};
 use evenly_theory::Speeds;
 use evenly_topology::{
-    Machine, TopologyError, parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml,
-    read_ping_pong,
+    MachineTopology, TopologyError, parse_free, parse_hmat, parse_huge, parse_kept, parse_slit,
+    parse_xml, read_ping_pong,
 };
 use std::path::{Component, Path};
 
@@ -542,7 +542,7 @@ pub fn answer(bytes: &[u8]) {
 }
 
 /// A machine that may be used, and everything that is made of it; or a line that says why not.
-fn machine(found: Result<Machine, TopologyError>) {
+fn machine(found: Result<MachineTopology, TopologyError>) {
     match found {
         Ok(machine) => {
             assert!(!machine.allowed().is_empty());

@@ -21,7 +21,7 @@ pub mod posix;
 pub mod shell;
 pub mod suites;
 
-pub use suites::{Case, Compiler, Machine, Passes};
+pub use suites::{Case, Compiler, Offers, Passes};
 
 /// What of the bytes was something to one of the parsers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

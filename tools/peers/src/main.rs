@@ -9,7 +9,7 @@ use evenly_peers::exec::end_by_signals;
 use evenly_peers::judge::{Arm, Judged, Verdict, all};
 use evenly_peers::outcome::Outcome;
 use evenly_peers::shell::quote;
-use evenly_peers::suites::{Compiler, Found, Machine, Search};
+use evenly_peers::suites::{Compiler, Found, Offers, Search};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -90,7 +90,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let shown = arguments.dir.display();
     let dir = arguments.dir.canonicalize().with_context(|| format!("{shown} cannot be read"))?;
     let compilers = compilers(&arguments.compiler)?;
-    let machine = Machine::this();
+    let machine = Offers::this();
     let search =
         Search { dir: &dir, threads: &arguments.threads, compilers: &compilers, machine: &machine };
     let mut found = search.run()?;

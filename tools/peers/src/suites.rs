@@ -62,7 +62,7 @@ impl Compiler {
 
 /// What this machine offers to tests.
 #[derive(Debug, Clone, Default)]
-pub struct Machine {
+pub struct Offers {
     /// Flags of the first CPU (`/proc/cpuinfo`).
     pub flags: BTreeSet<String>,
     /// More than one CPU.
@@ -71,7 +71,7 @@ pub struct Machine {
     pub checkers: bool,
 }
 
-impl Machine {
+impl Offers {
     /// The machine that this runs on.
     #[must_use]
     pub fn this() -> Self {
@@ -189,7 +189,7 @@ pub struct Search<'a> {
     /// The compilers that build the tests.
     pub compilers: &'a [Compiler],
     /// What the machine offers.
-    pub machine: &'a Machine,
+    pub machine: &'a Offers,
 }
 
 impl Search<'_> {
@@ -428,7 +428,7 @@ fn name(file: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compiler, Found, Machine, Search};
+    use super::{Compiler, Found, Offers, Search};
     use std::fs;
     use std::path::Path;
 
@@ -442,7 +442,7 @@ mod tests {
         let compiler =
             |cc: &str, version: &str| Compiler { cc: cc.into(), version: version.into() };
         let compilers = [compiler("gcc", "12.2.0"), compiler("clang-14", "14.0.6")];
-        let machine = Machine { checkers: true, ..Machine::default() };
+        let machine = Offers { checkers: true, ..Offers::default() };
         let search =
             Search { dir: dir.path(), threads: &[2, 3], compilers: &compilers, machine: &machine };
         let mut found = search.run().unwrap();
@@ -541,7 +541,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_read_is_an_error() {
-        let machine = Machine::default();
+        let machine = Offers::default();
         let dir = Path::new("/nonexistent");
         assert!(Search { dir, threads: &[], compilers: &[], machine: &machine }.run().is_err());
     }

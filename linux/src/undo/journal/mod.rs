@@ -62,7 +62,7 @@ pub(crate) use layout::{MAX_MASK_WORDS, PARENT_PATH_LIMIT};
 pub(crate) use live::{LiveJournal, is_watched, patience};
 pub use live::{Other, others};
 pub use places::{Kind, Parent};
-pub use read::{Header, JournalView, Record, SchedulingRecord, State};
+pub use read::{Header, JournalView, Record, RecordState, SchedulingRecord};
 pub use state_dir::StateDir;
 pub use write::{Journal, Slot};
 

@@ -26,7 +26,7 @@ use std::path::{Component, Path, PathBuf};
 /// What a record says of its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-pub enum State {
+pub enum RecordState {
     /// Nothing: never used, or being written when the writer died.
     Blank = 0,
     /// The thread is balanced.
@@ -46,7 +46,7 @@ pub struct Record {
     /// The process that the thread belongs to.
     pub tgid: Pid,
     /// Whether the thread is balanced, has ended, or is left alone.
-    pub state: State,
+    pub state: RecordState,
     /// The mask that the thread had when it was registered.
     pub original: CpuSet,
     /// The masks that were set last, newest first; at most two.
@@ -61,7 +61,7 @@ pub struct SchedulingRecord {
     /// The process that the thread belongs to.
     pub tgid: Pid,
     /// Whether the record counts, has ended, or its thread is left alone.
-    pub state: State,
+    pub state: RecordState,
     /// How the thread was scheduled when it was registered.
     pub original: Scheduling,
     /// What was set last, newest first; at most two.
@@ -304,13 +304,13 @@ fn parse_record(
     let first = layout.record(index);
     let word = |n: usize| word_at(bytes, first + n).ok_or_else(|| bad("no end"));
     let tag = word(field::STATE)?;
-    if tag == State::Blank as u64 {
+    if tag == RecordState::Blank as u64 {
         return Ok(None);
     }
     let state = match tag & ((1 << kind::SHIFT) - 1) {
-        s if s == State::Live as u64 => State::Live,
-        s if s == State::Ended as u64 => State::Ended,
-        s if s == State::LeftAlone as u64 => State::LeftAlone,
+        s if s == RecordState::Live as u64 => RecordState::Live,
+        s if s == RecordState::Ended as u64 => RecordState::Ended,
+        s if s == RecordState::LeftAlone as u64 => RecordState::LeftAlone,
         _ => return Err(bad("a state that does not exist")),
     };
     let ids = word(field::IDS)?;

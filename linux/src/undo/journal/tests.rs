@@ -48,7 +48,7 @@ fn what_is_recorded_is_read() {
     let record = Record {
         id: thread(78),
         tgid: Pid(77),
-        state: State::Live,
+        state: RecordState::Live,
         original: cpus("0-1"),
         set: vec![cpus("0"), cpus("1")],
     };
@@ -93,11 +93,11 @@ fn freed_records_are_used_again_and_the_oldest_first() {
     for slot in slots.into_iter().take(2) {
         journal.forget(slot);
     }
-    assert_eq!(read(&journal).records[0].state, State::Ended);
+    assert_eq!(read(&journal).records[0].state, RecordState::Ended);
     assert_eq!(journal.register(thread(9_001), Pid(1), &cpus("0")).unwrap(), Slot(0));
     let records = read(&journal).records;
-    assert_eq!((records[0].id, records[0].state), (thread(9_001), State::Live));
-    assert_eq!((records[1].id, records[1].state), (thread(2), State::Ended));
+    assert_eq!((records[0].id, records[0].state), (thread(9_001), RecordState::Live));
+    assert_eq!((records[1].id, records[1].state), (thread(2), RecordState::Ended));
     assert_eq!(records.len(), FIRST_CAPACITY);
 }
 
@@ -126,7 +126,7 @@ fn a_record_that_is_being_written_is_none_and_a_torn_older_mask_is_harmless() {
     let (first, w) = (journal.layout.record(slot.0), journal.layout.mask_words);
     // Died in the middle of meeting: the state is not yet stored.
     let state = journal.layout.record(second.0);
-    journal.file().map.word(state).store(State::Blank as u64, Ordering::Relaxed);
+    journal.file().map.word(state).store(RecordState::Blank as u64, Ordering::Relaxed);
     // Died in the middle of recording a mask: all its words are zero, or half of them stored.
     for torn in [0, 0b100] {
         journal.file().map.word(first + field::MASKS + 2 * w).store(torn, Ordering::Relaxed);
@@ -159,7 +159,7 @@ fn balancers_use_it_at_the_same_time() {
         }
     });
     let mut live: Vec<Record> =
-        read(&journal).records.into_iter().filter(|r| r.state == State::Live).collect();
+        read(&journal).records.into_iter().filter(|r| r.state == RecordState::Live).collect();
     live.sort_by_key(|r| r.id);
     let expected: Vec<i32> =
         (0..4).flat_map(|b| (1..=2_000).step_by(2).map(move |i| b * 10_000 + i)).collect();
@@ -338,13 +338,13 @@ fn scheduling_and_directories_are_read_back() {
     let view = read(&journal);
     assert_eq!(view.header.parents, parents);
     let [s] = &view.scheduling[..] else { panic!("{view:?}") };
-    assert_eq!((s.id, s.tgid, s.state), (thread(5), Pid(4), State::Live));
+    assert_eq!((s.id, s.tgid, s.state), (thread(5), Pid(4), RecordState::Live));
     // What was refused is not the newest; it may stand in place of the one before.
     assert_eq!((s.original, s.set[0]), (scheduled(0), scheduled(5)));
     assert!(view.records.is_empty());
     // A freed record keeps its kind, and may become one of another.
     journal.forget(slot);
-    assert_eq!(read(&journal).scheduling[0].state, State::Ended);
+    assert_eq!(read(&journal).scheduling[0].state, RecordState::Ended);
     // No room: for a fifth directory, and for a path that is too long.
     let long = PathBuf::from(format!("/{}", "x".repeat(PARENT_PATH_LIMIT)));
     assert!(journal.about_to_make_groups(&Parent { path: long, ..parents[0].clone() }).is_err());
@@ -535,7 +535,7 @@ fn no_change_is_lost_while_it_is_made_anew() {
         done.store(true, Ordering::Relaxed);
         let view_of = |id| {
             let all = read(&journal).records;
-            all.into_iter().find(|r| r.id == id && r.state == State::Live).unwrap()
+            all.into_iter().find(|r| r.id == id && r.state == RecordState::Live).unwrap()
         };
         for writer in writers {
             let (id, mask) = writer.join().unwrap();

@@ -6,7 +6,7 @@ use super::layout::{
     WORD, at, field, kernel_mask_words, kind,
 };
 use super::places::Parent;
-use super::{JournalError, JournalView, Process, RECORD_LIMIT, State, StateDir};
+use super::{JournalError, JournalView, Process, RECORD_LIMIT, RecordState, StateDir};
 use crate::sched::Scheduling;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 use std::collections::VecDeque;
@@ -233,7 +233,7 @@ impl Journal {
         let record = self.layout.record(slot.0);
         let file = self.file();
         let word = |n: usize| file.map.word(record + n);
-        word(field::STATE).store(State::Blank as u64, Ordering::Relaxed);
+        word(field::STATE).store(RecordState::Blank as u64, Ordering::Relaxed);
         // Release, so that no store below passes the blanking above: a record that is being
         // written is a blank one, whenever we die.
         std::sync::atomic::fence(Ordering::Release);
@@ -242,7 +242,7 @@ impl Journal {
         word(field::SETS).store(0, Ordering::Relaxed);
         store(&file.map, record);
         // Release: a reader who sees the record as live sees all of it.
-        word(field::STATE).store(kind << kind::SHIFT | State::Live as u64, Ordering::Release);
+        word(field::STATE).store(kind << kind::SHIFT | RecordState::Live as u64, Ordering::Release);
         Ok(slot)
     }
 
@@ -310,7 +310,7 @@ impl Journal {
         let file = self.file();
         let state = file.map.word(self.layout.record(slot.0) + field::STATE);
         let kind = state.load(Ordering::Relaxed) >> kind::SHIFT << kind::SHIFT;
-        state.store(kind | State::LeftAlone as u64, Ordering::Release);
+        state.store(kind | RecordState::LeftAlone as u64, Ordering::Release);
     }
 
     /// Frees the record of a thread that ended, or that has its original mask back.
@@ -319,7 +319,7 @@ impl Journal {
         let file = self.file();
         let state = file.map.word(self.layout.record(slot.0) + field::STATE);
         let kind = state.load(Ordering::Relaxed) >> kind::SHIFT << kind::SHIFT;
-        state.store(kind | State::Ended as u64, Ordering::Release);
+        state.store(kind | RecordState::Ended as u64, Ordering::Release);
         // The other lock comes first where both are held.
         drop(file);
         self.lock().freed.push_back(slot.0);

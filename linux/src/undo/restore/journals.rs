@@ -5,7 +5,8 @@ use super::{Affinity, RestoreReport, System, restore, restore_everything};
 use crate::affinity;
 use crate::descent::is_alive;
 use crate::journal::{
-    self, Header, Journal, JournalError, JournalView, LiveJournal, Process, Record, State, StateDir,
+    self, Header, Journal, JournalError, JournalView, LiveJournal, Process, Record, RecordState,
+    StateDir,
 };
 use crate::proc::Proc;
 use crate::share_undo;
@@ -120,7 +121,7 @@ fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool) -> Fat
 /// How many threads have a mask now that the evenly of a journal set.
 fn held(view: &JournalView, proc: &Proc) -> usize {
     let is_held = |r: &&Record| {
-        r.state == State::Live
+        r.state == RecordState::Live
             && is_alive(proc, r.id)
             && affinity::get(r.id.tid).is_ok_and(|mask| mask != r.original && r.set.contains(&mask))
     };

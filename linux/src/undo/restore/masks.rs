@@ -3,7 +3,7 @@
 use super::{Affinity, Failure, RestoreReport, give_back};
 use crate::affinity;
 use crate::descent::{Tree, is_alive, tree};
-use crate::journal::{JournalView, Record, State};
+use crate::journal::{JournalView, Record, RecordState};
 use crate::proc::Proc;
 use evenly_engine::RunState;
 use evenly_model::{CpuSet, Pid, ThreadId};
@@ -91,7 +91,7 @@ impl<'a> Work<'a> {
 
     /// None where there is nothing to say: the thread was done with before.
     fn recorded_thread(&mut self, record: &Record, tree: &Tree) -> Option<Outcome> {
-        let ended = record.state == State::Ended;
+        let ended = record.state == RecordState::Ended;
         if !is_alive(self.proc, record.id) {
             return (!ended).then_some(Outcome::Gone);
         }
@@ -103,7 +103,7 @@ impl<'a> Work<'a> {
         if current == *original {
             return (!ended).then_some(Outcome::Unchanged);
         }
-        if record.state == State::LeftAlone {
+        if record.state == RecordState::LeftAlone {
             return Some(Outcome::Foreign);
         }
         let usable = self.usable(record.tgid);
@@ -143,7 +143,7 @@ impl<'a> Work<'a> {
         }
         let records = self.by_process.get(&tgid)?;
         let gone = records.iter().copied().filter(|r| {
-            r.id.tid != id.tid && (r.state == State::Ended || !is_alive(self.proc, r.id))
+            r.id.tid != id.tid && (r.state == RecordState::Ended || !is_alive(self.proc, r.id))
         });
         common_original(gone, current, usable)
     }

@@ -12,7 +12,7 @@
 pub(crate) mod groups;
 
 use crate::descent::{Tree, is_alive, tree};
-use crate::journal::{JournalView, SchedulingRecord, State};
+use crate::journal::{JournalView, RecordState, SchedulingRecord};
 use crate::proc::Proc;
 use crate::sched::{self, Scheduling};
 use evenly_model::{Nanos, Pid, ThreadId};
@@ -105,7 +105,7 @@ impl Work<'_> {
         let tree = tree(self.proc, &first_starts);
         // Several mechanisms have a record each of one thread.
         let mut by_thread: BTreeMap<ThreadId, Vec<&SchedulingRecord>> = BTreeMap::new();
-        for r in self.records.iter().filter(|r| r.state != State::Ended) {
+        for r in self.records.iter().filter(|r| r.state != RecordState::Ended) {
             by_thread.entry(r.id).or_default().push(r);
         }
         for (id, records) in by_thread {
@@ -113,9 +113,10 @@ impl Work<'_> {
                 continue;
             }
             let Ok(found) = sched::get(id.tid) else { continue };
-            let ours = records.iter().copied().filter(|r| r.state == State::Live);
+            let ours = records.iter().copied().filter(|r| r.state == RecordState::Live);
             // A thread that called exec has become the leader.
-            let leader = records.iter().find(|r| id.tid.0 == r.tgid.0 && r.state == State::Live);
+            let leader =
+                records.iter().find(|r| id.tid.0 == r.tgid.0 && r.state == RecordState::Live);
             let to = back(&found, ours).or_else(|| self.of_gone(leader?, &found));
             let after = to.unwrap_or(found);
             if records.iter().any(|r| is_foreign(&after, r)) {
@@ -143,7 +144,7 @@ impl Work<'_> {
         done: &mut BTreeSet<ThreadId>,
         failed: &mut BTreeMap<ThreadId, String>,
     ) {
-        let live = self.records.iter().filter(|r| r.state != State::Ended);
+        let live = self.records.iter().filter(|r| r.state != RecordState::Ended);
         let recorded: BTreeSet<ThreadId> = live.map(|r| r.id).collect();
         for (&process, ancestors) in tree {
             for tid in self.proc.threads(process) {
@@ -263,7 +264,7 @@ mod tests {
 
     fn record(original: Scheduling, set: &[Scheduling]) -> SchedulingRecord {
         let id = ThreadId { tid: Tid(7), start: 1 };
-        SchedulingRecord { id, tgid: Pid(7), state: State::Live, original, set: set.to_vec() }
+        SchedulingRecord { id, tgid: Pid(7), state: RecordState::Live, original, set: set.to_vec() }
     }
 
     fn of(found: Scheduling, r: &SchedulingRecord) -> Option<Scheduling> {

@@ -1,12 +1,12 @@
 //! A machine in words.
 
-use super::Machine;
+use super::MachineTopology;
 use crate::text::{alone, bytes, children, count};
 use crate::tree::Kind;
 use evenly_model::CpuSet;
 use std::fmt::Write;
 
-impl Machine {
+impl MachineTopology {
     /// A short text for people: what it consists of, and what of it may not be used.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -1,6 +1,6 @@
 //! Several hosts as one machine.
 
-use super::{Joined, Machine, Origin};
+use super::{Joined, MachineTopology, Origin};
 use crate::factors::{Factors, FactorsError, Source, compose};
 use crate::hosts::{self, HostXml};
 use crate::hwloc::{self, Input};
@@ -14,7 +14,7 @@ pub struct Host {
     /// Its name, as it calls itself.
     pub name: String,
     /// Its tree, with what was measured on it.
-    pub machine: Machine,
+    pub machine: MachineTopology,
 }
 
 /// Why hosts cannot be put together.
@@ -52,7 +52,7 @@ pub enum JoinError {
 ///
 /// # Errors
 /// Where a host of the network is missing, or its memory was not measured.
-pub fn join(hosts: &[Host], network: Network) -> Result<Machine, JoinError> {
+pub fn join(hosts: &[Host], network: Network) -> Result<MachineTopology, JoinError> {
     let of_network = |name: &String| {
         let host = hosts.iter().find(|h| h.name == *name);
         host.ok_or_else(|| JoinError::Missing { host: name.clone() })
@@ -76,7 +76,8 @@ pub fn join(hosts: &[Host], network: Network) -> Result<Machine, JoinError> {
     let merged = hosts::merge(&parts, median(&memory_ns)).map_err(JoinError::Machine)?;
     let found = hwloc::read(Input::Xml(&merged.xml)).map_err(JoinError::Machine)?;
     let origin = Origin::Hosts(network.hosts.clone());
-    let mut machine = Machine::new(origin, found).map_err(|e| JoinError::Machine(e.to_string()))?;
+    let mut machine =
+        MachineTopology::new(origin, found).map_err(|e| JoinError::Machine(e.to_string()))?;
     let parts = hosts.iter().zip(&merged.node_offsets);
     machine.measurement =
         together(parts.filter_map(|(h, by)| Some((h.machine.measurement()?, *by))));

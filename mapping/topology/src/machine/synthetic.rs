@@ -2,7 +2,7 @@
 //!
 //! Invariant: what a description stands for is counted before it is built.
 
-use super::{Machine, Origin, TopologyError};
+use super::{MachineTopology, Origin, TopologyError};
 use crate::hosts::{self, HostXml};
 use crate::hwloc::{self, Input};
 use crate::network::MOST_HOSTS;
@@ -23,7 +23,7 @@ const HOST_LEVEL: &str = "host";
 /// # Errors
 /// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs, 1,024 things side by side or 256
 /// hosts.
-pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
+pub fn synthetic(text: &str) -> Result<MachineTopology, TopologyError> {
     let refused = |why: String| TopologyError::Synthetic { text: text.to_owned(), why };
     let levels = levels(text).map_err(refused)?;
     if levels.iter().fold(1, |all: u64, (_, n)| all.saturating_mul(*n)) > MOST_CPUS {
@@ -48,7 +48,7 @@ pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
         let merged = hosts::merge(&parts, None).map_err(refused)?;
         found = hwloc::read(Input::Xml(&merged.xml)).map_err(refused)?;
     }
-    Machine::new(Origin::Synthetic(text.to_owned()), found)
+    MachineTopology::new(Origin::Synthetic(text.to_owned()), found)
 }
 
 /// How many hosts a synthetic description is of, where it says so, and what each of them is. The error

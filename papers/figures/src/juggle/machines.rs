@@ -16,18 +16,18 @@ const RATIOS: [f64; 16] =
     [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.1, 3.0, 5.0, 7.0, 10.0];
 
 /// Domains, and whether CPUs are hardware threads of which two make a core.
-struct Machine {
+struct JuggleMachine {
     name: &'static str,
     domains: Vec<CpuSet>,
     smt: bool,
 }
 
-fn machines() -> [Machine; 3] {
+fn machines() -> [JuggleMachine; 3] {
     let equal = |k: u32| (0..k).map(|d| cpus(d * 12 / k, (d + 1) * 12 / k)).collect();
     [
-        Machine { name: "Tigerton (12 CPUs)", domains: Vec::new(), smt: false },
-        Machine { name: "Barcelona (4 domains of 3)", domains: equal(4), smt: false },
-        Machine { name: "Nehalem (2 of 6 hyper-threads)", domains: equal(2), smt: true },
+        JuggleMachine { name: "Tigerton (12 CPUs)", domains: Vec::new(), smt: false },
+        JuggleMachine { name: "Barcelona (4 domains of 3)", domains: equal(4), smt: false },
+        JuggleMachine { name: "Nehalem (2 of 6 hyper-threads)", domains: equal(2), smt: true },
     ]
 }
 
@@ -37,7 +37,7 @@ fn simple(s: Shape, x: f64) -> Simple {
     Simple { phases, barrier: Barrier::Yield, jitter: true, ..analysed(s, phase, PERIOD) }
 }
 
-fn simulated(machine: &Machine, s: Shape, x: f64) -> Result<f64, FigureError> {
+fn simulated(machine: &JuggleMachine, s: Shape, x: f64) -> Result<f64, FigureError> {
     let simple = simple(s, x);
     let mut scenario: Scenario = simple.scenario();
     if machine.smt {

@@ -4,7 +4,7 @@ use super::experiment::near;
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::decimals;
 use evenly_draw::{Axis, Chart, Look, Series, Table};
-use evenly_nuco::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::iterations::{Parameters, Program, Remapper, Run, run};
 use evenly_nuco::map::apps::LB_TEST;
 use evenly_nuco::map::machines::NUMA32;
 use evenly_nuco::map::{Options, mapper};
@@ -23,7 +23,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let start = LB_TEST.start(&graph, &cluster);
     let program = Program::of(&LB_TEST, &graph, &start);
     let options = Options::default();
-    let balancer = mapper("nuco").map(|mapper| Balancer::of(mapper, &options));
+    let balancer = mapper("nuco").map(|mapper| Remapper::of(mapper, &options));
     let run = run(&program, &cluster, &Parameters::default(), balancer, 1)?;
 
     let window = LB_TEST.window as usize;

@@ -11,9 +11,9 @@ use evenly_cluster::CoreIndex;
 use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
 use evenly_draw::{decimals, number};
 use evenly_model::Nanos;
-use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::iterations::{Parameters, Program, Remapper, run};
 use evenly_nuco::map::apps::App;
-use evenly_nuco::map::machines::Machine;
+use evenly_nuco::map::machines::PaperMachine;
 use evenly_nuco::map::{Effort, MAPPERS, Options, Request};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
@@ -74,14 +74,14 @@ pub(crate) struct Said {
 
 /// An application on a machine.
 pub(crate) struct Experiment {
-    pub(crate) machine: Machine,
+    pub(crate) machine: PaperMachine,
     pub(crate) said: Said,
     /// The baseline, and then the mappers as they are registered.
     pub(crate) rows: Vec<Row>,
 }
 
 impl Experiment {
-    pub(crate) fn new(app: &App, machine: Machine, said: Said) -> Result<Self, FigureError> {
+    pub(crate) fn new(app: &App, machine: PaperMachine, said: Said) -> Result<Self, FigureError> {
         let mappers = std::iter::once(None).chain(MAPPERS.iter().map(Some));
         let row = |mapper| Self::row_of(app, &machine, mapper);
         let mappers: Vec<_> = mappers.collect();
@@ -97,7 +97,7 @@ impl Experiment {
 
     fn row_of(
         app: &App,
-        machine: &Machine,
+        machine: &PaperMachine,
         mapper: Option<&'static evenly_nuco::map::MapperInfo>,
     ) -> Result<Row, FigureError> {
         let outcome = |seed| match mapper {
@@ -173,7 +173,7 @@ pub(super) type Decides<'a> = (&'a dyn Fn(&Request<'_>) -> Vec<CoreIndex>, Effor
 /// A run with a balancer, or without.
 pub(super) fn outcome(
     app: &App,
-    machine: &Machine,
+    machine: &PaperMachine,
     decides: Option<Decides<'_>>,
     seed: u64,
 ) -> Result<Outcome, FigureError> {
@@ -182,7 +182,7 @@ pub(super) fn outcome(
     let start = app.start(&graph, &cluster);
     let time_limit = decides.map_or(SEARCH, |d| d.2);
     let options = Options { seed, time_limit, ..Options::default() };
-    let balancer = decides.map(|(map, effort, _)| Balancer { map, effort, options: &options });
+    let balancer = decides.map(|(map, effort, _)| Remapper { map, effort, options: &options });
     let program = Program::of(app, &graph, &start);
     let run = run(&program, &cluster, &Parameters::default(), balancer, seed)?;
     Ok(Outcome {

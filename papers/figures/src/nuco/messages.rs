@@ -6,7 +6,7 @@ use evenly_cluster::CoreIndex;
 use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
 use evenly_draw::{decimals, number};
 use evenly_model::TaskGraph;
-use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::iterations::{Parameters, Program, Remapper, run};
 use evenly_nuco::map::apps::STENCIL_4D;
 use evenly_nuco::map::machines::NUMA48;
 use evenly_nuco::map::{Options, mapper};
@@ -19,7 +19,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let start = STENCIL_4D.start(&graph, &cluster);
     let program = Program::of(&STENCIL_4D, &graph, &start);
     let options = Options::default();
-    let balancer = mapper("nuco").map(|mapper| Balancer::of(mapper, &options));
+    let balancer = mapper("nuco").map(|mapper| Remapper::of(mapper, &options));
     let run = run(&program, &cluster, &Parameters::default(), balancer, 1)?;
 
     let cores = cluster.cores().len();

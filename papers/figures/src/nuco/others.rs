@@ -9,7 +9,7 @@ use crate::FigureError;
 use evenly_cluster::CoreIndex;
 use evenly_model::Nanos;
 use evenly_nuco::map::apps::{K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
-use evenly_nuco::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
+use evenly_nuco::map::machines::{NUMA4X20, NUMA32, NUMA48, PaperMachine};
 use evenly_nuco::map::{Effort, Request, apps::App};
 use std::fmt::Write as _;
 
@@ -23,8 +23,8 @@ const HEAD: &str = "application,machine,program,seed,total_s,iteration_s,balanci
                     first,last,idle";
 
 /// The runs of the tables: each application and its machines.
-fn runs() -> impl Iterator<Item = (App, Machine)> {
-    let on = |app: App, machines: &[Machine]| -> Vec<(App, Machine)> {
+fn runs() -> impl Iterator<Item = (App, PaperMachine)> {
+    let on = |app: App, machines: &[PaperMachine]| -> Vec<(App, PaperMachine)> {
         machines.iter().map(|&m| (app, m)).collect()
     };
     let both = [NUMA32, NUMA48];

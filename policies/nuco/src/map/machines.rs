@@ -21,7 +21,7 @@ use evenly_model::NodeIndex;
 
 /// A machine of the paper.
 #[derive(Debug, Clone, Copy)]
-pub struct Machine {
+pub struct PaperMachine {
     /// Name, as the paper has it.
     pub name: &'static str,
     /// One line about it.
@@ -31,17 +31,23 @@ pub struct Machine {
 }
 
 /// All three, in the order of Table II.
-pub const MACHINES: [Machine; 3] = [NUMA32, NUMA48, NUMA4X20];
+pub const MACHINES: [PaperMachine; 3] = [NUMA32, NUMA48, NUMA4X20];
 
 /// One host of four nodes.
-pub const NUMA32: Machine =
-    Machine { name: "NUMA32", about: "4 eight-core Xeon X7560", make: numa32 };
+pub const NUMA32: PaperMachine =
+    PaperMachine { name: "NUMA32", about: "4 eight-core Xeon X7560", make: numa32 };
 /// One host of eight nodes.
-pub const NUMA48: Machine =
-    Machine { name: "NUMA48", about: "4 twelve-core Opterons of two nodes each", make: numa48 };
+pub const NUMA48: PaperMachine = PaperMachine {
+    name: "NUMA48",
+    about: "4 twelve-core Opterons of two nodes each",
+    make: numa48,
+};
 /// Twenty hosts of two nodes each.
-pub const NUMA4X20: Machine =
-    Machine { name: "20xNUMA4", about: "20 hosts of 2 dual-core Opteron 2218", make: numa4x20 };
+pub const NUMA4X20: PaperMachine = PaperMachine {
+    name: "20xNUMA4",
+    about: "20 hosts of 2 dual-core Opteron 2218",
+    make: numa4x20,
+};
 
 /// NUMA32: a host of four nodes of eight cores.
 ///

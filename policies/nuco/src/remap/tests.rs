@@ -7,7 +7,7 @@ const PERIOD: Nanos = Nanos::from_millis(20);
 /// Threads of processes of their own on four CPUs in two nodes: (CPU, part of its time that each
 /// ran).
 #[derive(Clone)]
-struct Machine {
+struct FourCpus {
     at: Vec<CpuIndex>,
     shares: Vec<f64>,
     bytes: f64,
@@ -21,7 +21,7 @@ struct Machine {
     sent: BTreeMap<(ThreadIndex, ThreadIndex), f64>,
 }
 
-impl Machine {
+impl FourCpus {
     fn new(threads: &[(CpuIndex, f64)]) -> Self {
         Self {
             at: threads.iter().map(|t| t.0).collect(),
@@ -144,7 +144,7 @@ fn policy(every: u32, factor: f64, profile: Option<TaskGraph>) -> Nuco {
     Nuco::that_knows(Knowledge { every, profile, ..Knowledge::even(nodes, factor) })
 }
 
-fn heaviest(m: &Machine) -> f64 {
+fn heaviest(m: &FourCpus) -> f64 {
     let load =
         |c| -> f64 { m.at.iter().zip(&m.shares).filter(|(at, _)| **at == c).map(|(_, s)| s).sum() };
     (0..4).map(load).fold(0.0, f64::max)
@@ -153,7 +153,7 @@ fn heaviest(m: &Machine) -> f64 {
 #[test]
 fn loads_are_evened_out_at_the_end_of_a_window_and_then_left() {
     // Two heavy ones on CPU 0, light ones elsewhere.
-    let mut m = Machine::new(&[
+    let mut m = FourCpus::new(&[
         (0, 0.45),
         (0, 0.45),
         (1, 0.1),
@@ -175,7 +175,7 @@ fn loads_are_evened_out_at_the_end_of_a_window_and_then_left() {
 /// Of two windows in which different threads were the busy ones, neither decides.
 #[test]
 fn what_changes_from_window_to_window_is_not_followed() {
-    let mut m = Machine::new(&[(0, 0.4), (0, 0.4), (1, 0.1), (2, 0.1), (3, 0.1), (3, 0.1)]);
+    let mut m = FourCpus::new(&[(0, 0.4), (0, 0.4), (1, 0.1), (2, 0.1), (3, 0.1), (3, 0.1)]);
     let mut nuco = policy(10, 1.5, None);
     // Progress counts from the beginning, so each window's is added to it.
     let mut progress = [0i64; 6];
@@ -202,7 +202,7 @@ fn what_changes_from_window_to_window_is_not_followed() {
 /// share a CPU, so that its CPU looks free. The light one goes to and fro ever more rarely.
 #[test]
 fn a_plan_that_comes_of_the_one_before_is_put_off() {
-    let mut m = Machine::new(&[(0, 0.5), (1, 0.3), (0, 0.15), (2, 0.5), (3, 0.5)]);
+    let mut m = FourCpus::new(&[(0, 0.5), (1, 0.3), (0, 0.15), (2, 0.5), (3, 0.5)]);
     let mut nuco = policy(10, 1.5, None);
     let mut progress = [0i64; 5];
     let mut flights: Vec<u64> = Vec::new();
@@ -233,7 +233,7 @@ fn a_plan_that_comes_of_the_one_before_is_put_off() {
 #[test]
 fn nothing_is_moved_for_less_than_it_costs() {
     // 2 ms of work in a window of 200 ms, which no move of 1 ms can pay for.
-    let mut m = Machine::new(&[(0, 0.006), (0, 0.004), (1, 0.0), (2, 0.0), (3, 0.0)]);
+    let mut m = FourCpus::new(&[(0, 0.006), (0, 0.004), (1, 0.0), (2, 0.0), (3, 0.0)]);
     assert!(m.run(&mut policy(10, 1.5, None), 12).is_empty());
     // A program that goes on for ever.
     let plans = m.run(&mut policy(10, 1.5, None), 5_000);
@@ -242,7 +242,7 @@ fn nothing_is_moved_for_less_than_it_costs() {
 
 #[test]
 fn threads_with_masks_stay_and_no_cpu_is_left_empty() {
-    let mut m = Machine::new(&[(0, 0.4), (0, 0.4), (1, 0.0), (2, 0.0), (3, 0.0)]);
+    let mut m = FourCpus::new(&[(0, 0.4), (0, 0.4), (1, 0.0), (2, 0.0), (3, 0.0)]);
     m.masks = vec![vec![true, false, false, false]; 2];
     m.masks.push(vec![true; 4]);
     let mut nuco = policy(5, 1.5, None);
@@ -256,7 +256,7 @@ fn threads_with_masks_stay_and_no_cpu_is_left_empty() {
 
 #[test]
 fn a_thread_whose_cpu_has_gone_gets_another_at_once() {
-    let mut m = Machine::new(&[(0, 0.4), (1, 0.4), (2, 0.4), (3, 0.4), (3, 0.1)]);
+    let mut m = FourCpus::new(&[(0, 0.4), (1, 0.4), (2, 0.4), (3, 0.4), (3, 0.1)]);
     let mut nuco = policy(50, 1.5, None);
     m.run(&mut nuco, 3);
     m.at[4] = usize::MAX;
@@ -277,12 +277,12 @@ fn partners_are_brought_to_one_node() {
     let edges = [edge(0, 2), edge(2, 0), edge(1, 3), edge(3, 1)];
     let profile = TaskGraph::new((0..4).map(task).collect(), &edges).unwrap();
     // 0 and 1 on node 0; 2 and 3, to whom they talk, on node 1.
-    let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+    let mut m = FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
     m.run(&mut policy(10, 3.0, Some(profile)), 200);
     let node = |t: usize| m.at[t] / 2;
     assert!(node(0) == node(2) && node(1) == node(3), "{:?}", m.at);
     // Without it nothing is known.
-    let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+    let mut m = FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
     assert!(m.run(&mut policy(10, 3.0, None), 200).is_empty());
 }
 
@@ -291,10 +291,10 @@ fn partners_are_brought_to_one_node() {
 fn partners_are_brought_to_one_cache() {
     let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
     let both = |i, j| [(i, j, 20_000.0), (j, i, 20_000.0)];
-    let start = Machine {
+    let start = FourCpus {
         computes: Some(vec![0.5; 4]),
         talk: [both(0, 2), both(1, 3)].concat(),
-        ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        ..FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
     };
     let level = CacheLevel { name: String::from("L2"), factor: 0.15 };
     let caches = vec![(level, vec![cpus("0-1"), cpus("2-3")])];
@@ -319,13 +319,13 @@ fn partners_are_found_while_the_program_runs() {
         let both = |[i, j]: [usize; 2]| [(i, j, 20_000.0), (j, i, 20_000.0)];
         [both(a), both(b)].concat()
     };
-    let start = Machine {
+    let start = FourCpus {
         computes: Some(vec![0.5; 4]),
         talk: pairs([0, 2], [1, 3]),
-        ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        ..FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
     };
     let (mut m, mut nuco) = (start.clone(), policy(10, 3.0, None));
-    let together = |m: &Machine, i: usize, j: usize| m.at[i] / 2 == m.at[j] / 2;
+    let together = |m: &FourCpus, i: usize, j: usize| m.at[i] / 2 == m.at[j] / 2;
     assert!(m.run(&mut nuco, 20).is_empty(), "within the first two windows");
     m.run(&mut nuco, 100);
     assert!(together(&m, 0, 2) && together(&m, 1, 3), "{:?}", m.at);
@@ -345,9 +345,9 @@ fn partners_are_found_while_the_program_runs() {
 /// A pattern that lasts no longer than a window moves no thread.
 #[test]
 fn talk_that_changes_from_window_to_window_is_not_followed() {
-    let mut m = Machine {
+    let mut m = FourCpus {
         computes: Some(vec![0.5; 4]),
-        ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        ..FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
     };
     let mut nuco = policy(10, 3.0, None);
     let mut moves = 0;
@@ -364,25 +364,25 @@ fn talk_that_changes_from_window_to_window_is_not_followed() {
 fn those_that_spin_while_they_wait_are_light() {
     let threads = [(0, 0.5), (0, 0.5), (1, 0.5), (1, 0.5), (2, 0.5), (2, 0.5), (3, 0.5), (3, 0.5)];
     let computes = vec![0.45, 0.45, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1];
-    let mut m = Machine { computes: Some(computes.clone()), ..Machine::new(&threads) };
+    let mut m = FourCpus { computes: Some(computes.clone()), ..FourCpus::new(&threads) };
     m.run(&mut policy(10, 1.5, None), 100);
     m.shares = computes;
     assert!(heaviest(&m) <= 0.5, "{:?}", m.at);
-    let mut m = Machine::new(&threads);
+    let mut m = FourCpus::new(&threads);
     assert!(m.run(&mut policy(10, 1.5, None), 100).is_empty(), "their counts are not known");
 }
 
 /// A rank that was not asked before has counted from its beginning: that is nothing of the window.
 #[test]
 fn what_was_sent_long_ago_is_not_of_the_window() {
-    let m = Machine {
+    let m = FourCpus {
         computes: Some(vec![0.5; 4]),
         sent: BTreeMap::from([((0, 2), 1e9), ((1, 3), 1e3)]),
-        ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        ..FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
     };
     let mut nuco = policy(10, 3.0, None);
     let counted = |point: u64, silent: Option<usize>| {
-        let mut s = Machine { point, ..m.clone() }.snapshot();
+        let mut s = FourCpus { point, ..m.clone() }.snapshot();
         m.add_counts(&mut s);
         if let Some(i) = silent {
             s.tasks[i].computed = None;
@@ -407,7 +407,7 @@ fn what_was_sent_long_ago_is_not_of_the_window() {
 /// much memory it has, and bytes count by the bandwidths of the machine.
 #[test]
 fn known_bandwidths_do_not_keep_threads_from_their_own_node() {
-    let mut m = Machine::new(&[(0, 0.45), (0, 0.45), (1, 0.05), (2, 0.4), (3, 0.4)]);
+    let mut m = FourCpus::new(&[(0, 0.45), (0, 0.45), (1, 0.05), (2, 0.4), (3, 0.4)]);
     m.bytes = 1e12;
     let known = policy(10, 1.5, None).environment.knowledge.clone().unwrap();
     let bandwidths = Some(vec![2e10, 1e10, 1e10, 2e10]);
@@ -432,7 +432,7 @@ fn known_bandwidths_do_not_keep_threads_from_their_own_node() {
 fn memory_follows_where_that_pays() {
     let start = [(0, 0.45), (0, 0.45), (1, 0.4), (2, 0.1), (2, 0.05), (3, 0.1)];
     let moved = |bytes: f64, factor: f64| {
-        let mut m = Machine::new(&start);
+        let mut m = FourCpus::new(&start);
         m.bytes = bytes;
         let plans = m.run(&mut policy(10, factor, None), 2_000);
         let memory: Vec<MemoryMove> = plans.iter().flat_map(|p| p.memory.clone()).collect();
@@ -451,7 +451,7 @@ fn memory_follows_where_that_pays() {
 /// The kernel has moved threads before they are observed: memory has to be moved, threads have not.
 #[test]
 fn memory_that_was_left_behind_follows() {
-    let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+    let mut m = FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
     m.bytes = 1e7;
     // Of 0 all is where it computes, of 1 none, of 2 half, of 3 nearly all.
     m.on = BTreeMap::from([
@@ -460,7 +460,7 @@ fn memory_that_was_left_behind_follows() {
         (2, vec![5e6, 5e6]),
         (3, vec![1e5, 9.9e6]),
     ]);
-    let moves = |m: &mut Machine, nuco: &mut Nuco| -> Vec<MemoryMove> {
+    let moves = |m: &mut FourCpus, nuco: &mut Nuco| -> Vec<MemoryMove> {
         let plans = m.run(nuco, 60);
         assert!(plans.iter().all(|p| p.moves.is_empty()), "{plans:?}");
         plans.into_iter().flat_map(|p| p.memory).collect()
@@ -483,11 +483,11 @@ fn memory_that_was_left_behind_follows() {
 #[test]
 fn a_part_of_memory_counts_for_a_part_of_the_load() {
     let run = |bytes: f64, elsewhere: f64| {
-        let m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+        let m = FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
         let mut nuco = policy(10, 2.0, None);
         let mut plans = Vec::new();
         for point in 0..=40 {
-            let mut s = Machine { point, ..m.clone() }.snapshot();
+            let mut s = FourCpus { point, ..m.clone() }.snapshot();
             s.memory = vec![MemoryView { process: Pid(0), on: vec![0.0, bytes], elsewhere }];
             s.environment = nuco.environment.clone();
             let mut plan = Plan::default();
@@ -507,7 +507,7 @@ fn a_part_of_memory_counts_for_a_part_of_the_load() {
 
 #[test]
 fn memory_that_stays_is_tried_ever_more_rarely() {
-    let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+    let mut m = FourCpus::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
     m.on = BTreeMap::from([(0, vec![0.0, 1e6])]);
     let mut nuco = policy(10, 2.0, None);
     // Windows in which it was tried: between two of them are those in which it was left.
@@ -525,7 +525,7 @@ fn memory_that_stays_is_tried_ever_more_rarely() {
 
 #[test]
 fn memory_that_stayed_is_tried_again() {
-    let mut m = Machine::new(&[(0, 0.45), (0, 0.45), (1, 0.4), (2, 0.1), (2, 0.05), (3, 0.1)]);
+    let mut m = FourCpus::new(&[(0, 0.45), (0, 0.45), (1, 0.4), (2, 0.1), (2, 0.05), (3, 0.1)]);
     m.bytes = 1e6;
     let mut nuco = policy(10, 2.0, None);
     let first = m.run(&mut nuco, 500).into_iter().flat_map(|p| p.memory).next().unwrap();

@@ -15,8 +15,8 @@ fn header(policy: &str) -> Header {
     }
 }
 
-fn beside(state: BalancerState) -> Option<Balancer> {
-    Some(Balancer { pid: Pid(7), state })
+fn beside(state: OtherState) -> Option<OtherEvenly> {
+    Some(OtherEvenly { pid: Pid(7), state })
 }
 
 fn view(threads: u32, cpus: u32, domains: u32, balances: bool) -> View {
@@ -100,7 +100,7 @@ fn beside_a_balancer_figures_are_marked_as_those_of_the_view() {
     let (mut v, alone) = (view(3, 2, 1, false), header("observe"));
     let shown = draw(&v, &alone, &Ui::default(), (120, 24)).to_string();
     assert!(!shown.contains("this view"));
-    v.balanced_by(beside(BalancerState::Working));
+    v.balanced_by(beside(OtherState::Working));
     let shown = draw(&v, &alone, &Ui::default(), (120, 24)).to_string();
     assert!(shown.contains("this view: period") && shown.contains("this view: overhead"));
     assert!(shown.contains("watching; evenly (pid 7) balances it"), "{shown}");
@@ -108,10 +108,10 @@ fn beside_a_balancer_figures_are_marked_as_those_of_the_view() {
 
 #[test]
 fn a_balancer_that_is_stopped_or_gone_is_shown_on_every_screen() {
-    for (state, word) in [(BalancerState::Stopped, "STOPPED"), (BalancerState::Gone, "ENDED")] {
+    for (state, word) in [(OtherState::Stopped, "STOPPED"), (OtherState::Gone, "ENDED")] {
         for threads in [0, 3] {
             let mut v = view(threads, 2, 1, false);
-            v.balanced_by(beside(BalancerState::Working));
+            v.balanced_by(beside(OtherState::Working));
             v.balanced_by(beside(state));
             let h = header("observe");
             for size in [(40, 10), (80, 24), (120, 40)] {

@@ -1,7 +1,7 @@
 //! The view, fed with made-up points.
 
 use super::*;
-use crate::{Balancer, BalancerState, synthetic};
+use crate::{OtherEvenly, OtherState, synthetic};
 use evenly_engine::{CpuRecord, Event, MoveRecord, PointRecord, ThreadRecord};
 use evenly_model::{CpuSet, Tid};
 
@@ -261,22 +261,22 @@ fn standing_down_differs_from_a_pause() {
 
 #[test]
 fn changes_of_the_balancer_are_in_the_history() {
-    let is = |pid, state| Some(Balancer { pid: Pid(pid), state });
+    let is = |pid, state| Some(OtherEvenly { pid: Pid(pid), state });
     let mut v = View::new(false);
     // The first state is no change, nor is the same state again.
-    assert!(v.balanced_by(is(7, BalancerState::Working)));
-    assert!(!v.balanced_by(is(7, BalancerState::Working)));
+    assert!(v.balanced_by(is(7, OtherState::Working)));
+    assert!(!v.balanced_by(is(7, OtherState::Working)));
     assert!(v.recent.is_empty());
     for next in [
-        is(7, BalancerState::Stopped),
-        is(7, BalancerState::Working),
-        is(7, BalancerState::Gone),
-        is(8, BalancerState::Working),
+        is(7, OtherState::Stopped),
+        is(7, OtherState::Working),
+        is(7, OtherState::Gone),
+        is(8, OtherState::Working),
     ] {
         assert!(v.balanced_by(next) && v.balancer == next);
     }
     // None is found any more.
-    assert!(v.balanced_by(None) && v.balancer == is(8, BalancerState::Gone));
+    assert!(v.balanced_by(None) && v.balancer == is(8, OtherState::Gone));
     assert!(!v.balanced_by(None));
     let shown: Vec<String> = v.recent.iter().map(|r| format!("{:?}", r.what)).collect();
     let words = ["7) has stopped", "7) goes on", "7) has ended", "8) balances", "8) has ended"];

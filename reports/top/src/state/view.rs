@@ -5,7 +5,7 @@
 
 use super::window::{Spent, Traffic, Weighted};
 use super::{DomainState, Happened, RECENT, Rates, Recent, Row, Sort, Standing, ThreadState};
-use crate::{Balancer, BalancerState};
+use crate::{OtherEvenly, OtherState};
 use evenly_engine::{Event, MoveRecord, PointRecord};
 use evenly_model::efficiency::{Efficiency, Stay};
 use evenly_model::metrics::Spread;
@@ -28,7 +28,7 @@ pub struct View {
     /// Whether no more events will come.
     pub ended: bool,
     /// The other evenly that balances the program, or did.
-    pub balancer: Option<Balancer>,
+    pub balancer: Option<OtherEvenly>,
     asked: bool,
     stood_down: bool,
     log_all: bool,
@@ -44,9 +44,9 @@ impl View {
 
     /// Sets the other evenly that balances the program; with None, the one that did is gone.
     /// Returns whether that is a change. The history shows all changes after the first call.
-    pub fn balanced_by(&mut self, balancer: Option<Balancer>) -> bool {
+    pub fn balanced_by(&mut self, balancer: Option<OtherEvenly>) -> bool {
         let first = !std::mem::replace(&mut self.asked, true);
-        let gone = self.balancer.map(|b| Balancer { state: BalancerState::Gone, ..b });
+        let gone = self.balancer.map(|b| OtherEvenly { state: OtherState::Gone, ..b });
         let balancer = balancer.or(gone);
         if self.balancer == balancer {
             return false;
@@ -55,10 +55,10 @@ impl View {
         let news = balancer.filter(|_| !first).map(|b| {
             let same = before.is_some_and(|before| before.pid == b.pid);
             let what = match b.state {
-                BalancerState::Working if same => "goes on",
-                BalancerState::Working => "balances the program",
-                BalancerState::Stopped => "has stopped",
-                BalancerState::Gone => "has ended",
+                OtherState::Working if same => "goes on",
+                OtherState::Working => "balances the program",
+                OtherState::Stopped => "has stopped",
+                OtherState::Gone => "has ended",
             };
             Happened::Note(format!("evenly (pid {}) {what}", b.pid))
         });

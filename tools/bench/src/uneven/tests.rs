@@ -141,7 +141,7 @@ fn a_case_in_words() {
          with loads 1 and 4 that turn round every 15\n  limit 2.000 s\n"
     ));
     assert!(text.contains("hpc-auto") && text.contains("1.250"), "{text}");
-    let machine = Machine::this(&CpuSet::default());
+    let machine = HostRecord::this(&CpuSet::default());
     let report =
         Report { schema: SCHEMA, machine, runs: 1, longer: 1.0, seed: 1, cases, incomplete: false };
     assert!(report.text().contains("metbench-var-mpich-spin"), "{}", report.text());
@@ -205,7 +205,7 @@ fn what_is_only_seen_by_ranks_is_in_table_and_json() {
     let text = cases[1].text();
     assert!(text.contains("hpc-auto (2)") && text.contains("1 (at most 1)"), "{text}");
     assert!(!text.contains("not computing"), "{text}");
-    let machine = Machine::this(&"0-1".parse().unwrap());
+    let machine = HostRecord::this(&"0-1".parse().unwrap());
     let report =
         Report { schema: SCHEMA, machine, runs: 3, longer: 1.0, seed: 1, cases, incomplete: false };
     let value = serde_json::to_value(&report).unwrap();

@@ -18,7 +18,7 @@ const MASKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/masks"));
 
 /// A kind of machine, with what its tests need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Machine {
+pub(crate) enum GuestKind {
     /// Eight CPUs in two nodes.
     Eight,
     /// The same with the test programs of other crates.
@@ -31,21 +31,21 @@ pub(crate) enum Machine {
     Four,
 }
 
-impl Machine {
+impl GuestKind {
     fn options(self) -> LabOptions {
         match self {
-            Machine::Eight => {
+            GuestKind::Eight => {
                 let mut options = with_evenly(8, vec![machine::this_test()]);
                 options.files.push(machine::odd_file());
                 options
             }
             // They are right or wrong, and mostly start one process after the other: no CPU need be like the others.
-            Machine::EightWithTests => {
+            GuestKind::EightWithTests => {
                 LabOptions { share: Share::Uncapped, ..with_evenly(8, shared::programs()) }
             }
-            Machine::Twelve => with_evenly(12, Vec::new()),
-            Machine::Two => with_evenly(2, Vec::new()),
-            Machine::Four => doctor::options(),
+            GuestKind::Twelve => with_evenly(12, Vec::new()),
+            GuestKind::Two => with_evenly(2, Vec::new()),
+            GuestKind::Four => doctor::options(),
         }
     }
 
@@ -53,23 +53,23 @@ impl Machine {
     fn prepare(self) -> &'static str {
         match self {
             // Users without privileges have files, too.
-            Machine::EightWithTests => "chmod 1777 /tmp",
+            GuestKind::EightWithTests => "chmod 1777 /tmp",
             // The kernel moves memory, too, where it sees which CPU reads it.
-            Machine::Two => "echo 0 >/proc/sys/kernel/numa_balancing",
-            Machine::Eight | Machine::Twelve | Machine::Four => ":",
+            GuestKind::Two => "echo 0 >/proc/sys/kernel/numa_balancing",
+            GuestKind::Eight | GuestKind::Twelve | GuestKind::Four => ":",
         }
     }
 }
 
 /// The guest that runs. Two at a time would disturb each other.
-static GUEST: Mutex<Option<(Machine, Lab)>> = Mutex::new(None);
+static GUEST: Mutex<Option<(GuestKind, Lab)>> = Mutex::new(None);
 /// Why there is no guest here.
 static UNAVAILABLE: OnceLock<String> = OnceLock::new();
 
 pub(crate) type Outcome = Result<Completion, Failed>;
 
 /// Runs a test in a guest of this kind. A guest in which a test has failed serves no other one.
-pub(crate) fn with(machine: Machine, test: impl FnOnce(&mut Lab)) -> Outcome {
+pub(crate) fn with(machine: GuestKind, test: impl FnOnce(&mut Lab)) -> Outcome {
     let running = GUEST.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut lab = match running {
         Some((kind, lab)) if kind == machine => lab,
@@ -95,7 +95,7 @@ pub(crate) fn end() -> Result<(), LabError> {
 }
 
 /// None, a skip, where there can be no guest.
-fn boot(machine: Machine) -> Option<Lab> {
+fn boot(machine: GuestKind) -> Option<Lab> {
     if let Some(why) = UNAVAILABLE.get() {
         evenly_testing::skip("lab", why);
         return None;

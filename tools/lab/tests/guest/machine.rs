@@ -11,7 +11,7 @@ use evenly_lab::{CpuCaps, GuestFile, Include, Lab, Quota};
 use libtest_mimic::Completion;
 use rustix::process::Pid;
 
-use crate::guests::{self, Machine, Outcome, run, text};
+use crate::guests::{self, GuestKind, Outcome, run, text};
 
 /// Every byte, many times.
 fn odd() -> Vec<u8> {
@@ -141,7 +141,7 @@ pub(crate) fn equal_speed_is_checked_on_every_cpu(lab: &mut Lab) {
 
 /// A guest has a group for its CPUs, which goes with it.
 pub(crate) fn a_guest_that_ends_leaves_no_groups() -> Outcome {
-    let done = guests::with(Machine::Eight, |_| assert_eq!(own_groups().len(), 1))?;
+    let done = guests::with(GuestKind::Eight, |_| assert_eq!(own_groups().len(), 1))?;
     guests::end()?;
     assert_eq!(own_groups(), [] as [PathBuf; 0]);
     Ok(done)

@@ -22,7 +22,7 @@ mod shared;
 use std::process::ExitCode;
 
 use evenly_lab::Lab;
-use guests::{Machine, Outcome};
+use guests::{GuestKind, Outcome};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
@@ -39,11 +39,11 @@ fn main() -> ExitCode {
 /// A test by the path of its function.
 macro_rules! in_guest {
     ($machine:ident: $($test:path),* $(,)?) => {
-        vec![$(in_guest(Machine::$machine, stringify!($test), $test)),*]
+        vec![$(in_guest(GuestKind::$machine, stringify!($test), $test)),*]
     };
 }
 
-fn in_guest(machine: Machine, name: &str, test: impl FnOnce(&mut Lab) + Send + 'static) -> Trial {
+fn in_guest(machine: GuestKind, name: &str, test: impl FnOnce(&mut Lab) + Send + 'static) -> Trial {
     Trial::ignorable_test(name.replace(' ', ""), move || guests::with(machine, test))
         .with_ignored_flag(true)
 }
@@ -101,12 +101,12 @@ fn trials() -> Vec<Trial> {
     trials.extend(
         shared::tests()
             .into_iter()
-            .map(|(name, test)| in_guest(Machine::EightWithTests, &name, test)),
+            .map(|(name, test)| in_guest(GuestKind::EightWithTests, &name, test)),
     );
     trials.extend(
         doctor::patients()
             .into_iter()
-            .map(|p| in_guest(Machine::Four, p.name, move |lab| p.see(lab))),
+            .map(|p| in_guest(GuestKind::Four, p.name, move |lab| p.see(lab))),
     );
     trials
 }

@@ -67,7 +67,7 @@ fn what_a_pinned_thread_becomes_by_exec_has_its_mask_back_after_one_look() {
         assert_eq!(found.as_slice(), [shell.id]);
         t.machine.reclaim(shell.id);
         assert_eq!(shell.mask(), t.whole);
-        assert_eq!(t.record(shell.id).0, State::Ended);
+        assert_eq!(t.record(shell.id).0, RecordState::Ended);
         assert!(t.machine.look_for_exec().is_empty());
     }
 }

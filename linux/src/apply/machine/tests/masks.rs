@@ -8,7 +8,7 @@ fn a_thread_is_placed_released_and_restored() {
     let w = Worker::new();
     t.machine.place(w.id, t.a, None).unwrap();
     assert_eq!(w.mask(), CpuSet::single(t.a));
-    assert_eq!(t.record(w.id), (State::Live, vec![CpuSet::single(t.a)]));
+    assert_eq!(t.record(w.id), (RecordState::Live, vec![CpuSet::single(t.a)]));
     t.machine.place(w.id, t.b, Some(&t.whole)).unwrap();
     assert_eq!(w.mask(), t.whole);
     t.machine.place(w.id, t.a, None).unwrap();
@@ -27,12 +27,12 @@ fn a_thread_that_another_domain_takes_over_keeps_its_original_mask() {
     t.machine.confine(w.id, &a).unwrap();
     assert!(t.machine.release(w.id));
     assert_eq!(w.mask(), t.whole);
-    assert_eq!(t.record(w.id).0, State::Ended);
+    assert_eq!(t.record(w.id).0, RecordState::Ended);
     second.confine(w.id, &b).unwrap();
     assert_eq!(w.mask(), b);
     let view = JournalView::open(&second.masks.journal.path()).unwrap();
     let live: Vec<_> =
-        view.records.iter().filter(|r| r.id == w.id && r.state == State::Live).collect();
+        view.records.iter().filter(|r| r.id == w.id && r.state == RecordState::Live).collect();
     assert!(live.len() == 1 && t.whole.is_subset(&live[0].original), "{live:?}");
     // And back.
     assert!(second.release(w.id));
@@ -109,14 +109,14 @@ fn a_mask_that_the_program_chose_is_left_until_it_is_given_back() {
     assert_eq!(t.machine.place(w.id, t.a, None), Err(ApplyError::Foreign { found }));
     t.machine.restore(w.id);
     assert_eq!(w.mask(), CpuSet::single(t.b));
-    assert_eq!(t.record(w.id).0, State::LeftAlone);
+    assert_eq!(t.record(w.id).0, RecordState::LeftAlone);
     // What we had set is the program's own too, now.
     w.pin_itself(&CpuSet::single(t.a));
     assert!(t.machine.place(w.id, t.b, None).is_err());
     assert_eq!(w.mask(), CpuSet::single(t.a));
     w.pin_itself(&t.whole);
     t.machine.place(w.id, t.a, None).unwrap();
-    assert_eq!(t.record(w.id), (State::Live, vec![CpuSet::single(t.a)]));
+    assert_eq!(t.record(w.id), (RecordState::Live, vec![CpuSet::single(t.a)]));
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn what_was_inherited_is_given_back_and_what_was_chosen_is_not() {
     t.machine.restore_inherited(older.id);
     t.machine.restore_inherited(child.id);
     assert_eq!((older.mask(), child.mask()), (CpuSet::single(t.a), t.whole.clone()));
-    assert_eq!(t.record(child.id).0, State::Ended);
+    assert_eq!(t.record(child.id).0, RecordState::Ended);
     // One that is registered before what it inherited was restored is known as narrowed from the start.
     let second = w.starts_another();
     assert!(t.whole.is_subset(&t.machine.original_mask(second.id).unwrap()));
-    assert_eq!(t.record(second.id), (State::Live, vec![CpuSet::single(t.a)]));
+    assert_eq!(t.record(second.id), (RecordState::Live, vec![CpuSet::single(t.a)]));
     t.machine.restore(second.id);
     assert_eq!(second.mask(), t.whole);
 }

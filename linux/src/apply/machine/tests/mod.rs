@@ -7,7 +7,7 @@ mod reading;
 use super::masks::{PROCESSES_PER_LOOK, ticks_since_boot};
 use super::*;
 use crate::affinity;
-use crate::journal::{Journal, JournalView, State, StateDir};
+use crate::journal::{Journal, JournalView, RecordState, StateDir};
 use crate::taskstats::TaskStats;
 use crate::threads::Source;
 use evenly_engine::{Actuator, ApplyError};
@@ -106,7 +106,7 @@ pub(super) fn bench() -> Option<Bench> {
 }
 
 impl Bench {
-    fn record(&self, id: ThreadId) -> (State, Vec<CpuSet>) {
+    fn record(&self, id: ThreadId) -> (RecordState, Vec<CpuSet>) {
         let view = JournalView::open(&self.machine.masks.journal.path()).unwrap();
         let r = view.records.into_iter().rfind(|r| r.id == id).unwrap();
         (r.state, r.set)

@@ -16,7 +16,7 @@
 //! nodes, home, and, from a core above its bound, to the least core of all, are looked at. Where a move would
 //! take its core above the bound, a task of that core that is not locked comes back in exchange.
 
-use super::search::{State, Step};
+use super::search::{Draft, Step};
 use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
 use evenly_model::{Link, TaskIndex};
@@ -138,7 +138,7 @@ impl Spent<'_> {
 /// What is above the bounds, as a part of the mean load and in migrations, and the rest of J.
 type Score = (f64, f64);
 
-impl State<'_, '_> {
+impl Draft<'_, '_> {
     /// What passes need. `scale_s` is what a move changes, about.
     pub(super) fn scratch(&self, scale_s: f64) -> Scratch {
         Scratch {

@@ -44,7 +44,7 @@ use buckets::Spent;
 use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
 use model::Model;
-use search::{Best, State};
+use search::{Best, Draft};
 use std::collections::BTreeMap;
 
 pub use model::{lower_bound_s, objective_s};
@@ -228,7 +228,7 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
                    looks: usize,
                    best: &mut Best,
                    random: &mut Random| {
-        let mut state = State::new(&model, &tasks, from, load_bound_s(0.0));
+        let mut state = Draft::new(&model, &tasks, from, load_bound_s(0.0));
         let mut spent = Spent { looks: 0, limit: looks, late: &late };
         let scale_s = state.scale_s(random);
         let mut scratch = state.scratch(if scale_s > 0.0 { scale_s } else { model.mean_s });
@@ -262,12 +262,12 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
             }
             // Sums drift by rounding, and a state may have gone astray.
             if rounds % 32 == 0 && !late() {
-                state = State::new(&model, &tasks, &best.mapping, best.slowest_s);
+                state = Draft::new(&model, &tasks, &best.mapping, best.slowest_s);
             }
         }
     };
     let run = |run: Run<'_>, best: &mut Best, random: &mut Random| {
-        let mut state = State::new(&model, &tasks, run.from, run.bound_s);
+        let mut state = Draft::new(&model, &tasks, run.from, run.bound_s);
         let mut sweeps = run.sweeps;
         if run.bounds_first {
             sweeps -= run.sweeps / 2;
@@ -281,7 +281,7 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
                     break;
                 }
                 // By other lots.
-                state = State::new(&model, &tasks, run.from, run.bound_s);
+                state = Draft::new(&model, &tasks, run.from, run.bound_s);
             }
         }
         state.anneal(sweeps, run.heat, random, best, &late);

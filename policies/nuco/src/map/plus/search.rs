@@ -91,7 +91,7 @@ pub(super) struct Taken {
     task: TaskIndex,
     from: CoreIndex,
     to: CoreIndex,
-    /// How long [`State::changed`] was before it.
+    /// How long [`Draft::changed`] was before it.
     mark: usize,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Taken {
 pub(super) type Step = [Option<(TaskIndex, CoreIndex)>; 2];
 
 /// A mapping that is being improved.
-pub(super) struct State<'m, 'a> {
+pub(super) struct Draft<'m, 'a> {
     pub(super) model: &'m Model<'a>,
     pub(super) tasks: &'m [TaskIndex],
     pub(super) at: Vec<CoreIndex>,
@@ -118,7 +118,7 @@ pub(super) struct State<'m, 'a> {
     changed: Vec<(CoreIndex, f64)>,
 }
 
-impl<'m, 'a> State<'m, 'a> {
+impl<'m, 'a> Draft<'m, 'a> {
     pub(super) fn new(
         model: &'m Model<'a>,
         tasks: &'m [TaskIndex],
@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn what_steps_change_is_kept_up_to_date() {
         with_model(|model, tasks| {
-            let mut state = State::new(model, tasks, model.present, 15.0);
+            let mut state = Draft::new(model, tasks, model.present, 15.0);
             let mut random = Random::new(5);
             let mut kept = 0;
             for i in 0..2_000 {
@@ -541,7 +541,7 @@ mod tests {
         });
     }
 
-    fn by_gain(state: &mut State<'_, '_>) {
+    fn by_gain(state: &mut Draft<'_, '_>) {
         let mut spent = Spent { looks: 0, limit: usize::MAX, late: &|| false };
         let mut scratch = state.scratch(1.0);
         state.pass_by_gain(&mut scratch, &mut spent);
@@ -552,13 +552,13 @@ mod tests {
     #[test]
     fn kicks_never_lose() {
         with_model(|model, tasks| {
-            let mut state = State::new(model, tasks, model.present, 1.6 * model.mean_s);
+            let mut state = Draft::new(model, tasks, model.present, 1.6 * model.mean_s);
             by_gain(&mut state);
             let mut random = Random::new(9);
             let mut scratch = state.scratch(1.0);
             let mut spent = Spent { looks: 0, limit: usize::MAX, late: &|| false };
             let worth =
-                |s: &State<'_, '_>| (s.sums.over_s, s.sums.communication_s + s.sums.moving_s);
+                |s: &Draft<'_, '_>| (s.sums.over_s, s.sums.communication_s + s.sums.moving_s);
             for _ in 0..300 {
                 state.sum_up();
                 let (before, at) = (worth(&state), state.at.clone());
@@ -576,13 +576,13 @@ mod tests {
     fn passes_end_below_the_bound_and_within_the_migrations() {
         with_model(|model, tasks| {
             let mean = model.mean_s;
-            let mut state = State::new(model, tasks, model.present, 1.6 * mean);
+            let mut state = Draft::new(model, tasks, model.present, 1.6 * mean);
             by_gain(&mut state);
             // Nine cores, of which four have everything: six migrations cannot even that out.
             assert_eq!(state.sums.migrations, 6);
             let mut free = Model { max_migrations: usize::MAX, ..with_costs_of(model) };
             free.worth_s = 0.0;
-            let mut state = State::new(&free, tasks, model.present, 1.6 * mean);
+            let mut state = Draft::new(&free, tasks, model.present, 1.6 * mean);
             by_gain(&mut state);
             assert_eq!(state.sums.over_s, 0.0, "{:?}", state.time);
         });
