@@ -118,7 +118,7 @@ fn are_moved_where_they_are_behind(policy: &str) {
     let Some(whole) = whole() else { return };
     let points = balanced(policy, whole.len() + 1);
     assert_all_justified(&points);
-    assert_even("secretary", &points);
+    assert_even(policy, &points);
 }
 
 #[test]
@@ -150,11 +150,11 @@ fn assert_even(policy: &str, points: &[PointRecord]) {
         "{policy}: {least} to {most} ns of CPU time after {} points, moves {moved:?}",
         points.len()
     );
-    // Other work may happen to make the CPUs equally fast: then no thread is ever behind, and none need
-    // be moved.
+    // Other work may happen to make the CPUs equally fast: then no thread is ever behind, or by less than it gets in
+    // a few periods, and none need be moved.
     let swaps = points.iter().flat_map(|p| &p.moves).filter(|m| is_swap(m)).count();
     assert!(
-        swaps > 0 || (most - least) * 20 < mean,
+        swaps > 0 || (most - least) * 10 < mean,
         "{policy}: {least} to {most} ns of CPU time, and no thread was moved for it"
     );
 }
