@@ -118,10 +118,15 @@ impl Session {
     }
 }
 
+/// A line of what the kernel says of a process, None where there is none.
+fn status(pid: i32, key: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(text.lines().find_map(|l| l.strip_prefix(key))?.trim().to_owned())
+}
+
 /// State letter of a process, None where there is none.
 fn state(pid: i32) -> Option<char> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|l| l.strip_prefix("State:")?.trim().chars().next())
+    status(pid, "State:")?.chars().next()
 }
 
 fn id(child: &Child) -> i32 {
@@ -289,7 +294,7 @@ impl Scripted {
         let script = script.spawn().unwrap();
         let mut cleanup = Cleanup(vec![id(&script)]);
         let listener = signals.listener();
-        let wrapper = status(listener, "PPid:").parse().unwrap();
+        let wrapper = status(listener, "PPid:").unwrap().parse().unwrap();
         cleanup.0.extend([listener, wrapper]);
         hooks.wait_for("wake");
         Self { script, wrapper, listener, signals, hooks, _cleanup: cleanup, _dir: dir }
@@ -310,12 +315,6 @@ impl Scripted {
     }
 }
 
-/// A line of what the kernel says of a process.
-fn status(pid: i32, key: &str) -> String {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    text.lines().find_map(|l| l.strip_prefix(key)).unwrap().trim().to_owned()
-}
-
 #[test]
 fn without_job_control_a_stop_of_the_whole_group_stops_the_wrapper() {
     let mut s = Scripted::start();
@@ -332,8 +331,8 @@ fn without_job_control_a_stop_of_the_whole_group_stops_the_wrapper() {
 fn a_group_that_is_continued_at_once_runs_on_whole() {
     let mut s = Scripted::start();
     let handled = || {
-        let none = "0000000000000000";
-        state(s.wrapper) == Some('S') && status(s.wrapper, "ShdPnd:") == none
+        let waiting = status(s.wrapper, "ShdPnd:");
+        state(s.wrapper) == Some('S') && waiting.as_deref() == Some("0000000000000000")
     };
     for round in 1..=200 {
         s.send_to_group(Signal::TSTP);

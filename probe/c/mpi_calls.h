@@ -1,8 +1,9 @@
 /*
  * The calls of MPI in which a program waits: CALL(name in C, name in Fortran, arguments in C, kind). The wrappers of both
- * probes are made from them; the MPI probe defines EVENLY_UNCOUNTED, and has its own for those that send. In Fortran
- * there is one argument more, for the error; those that begin have fewer, and to pass on more than there are does no
- * harm. That the numbers are right, for each MPI that is there, is tested (probe/tests).
+ * probes are made from them. The MPI probe defines EVENLY_UNCOUNTED and has its own for the first ones: those that send,
+ * which it counts, and those that begin and end. In Fortran there is one argument more, for the error; those that begin
+ * have fewer, and to pass on more than there are does no harm. That the numbers are right, for each MPI that is there,
+ * is tested (probe/tests).
  *
  * MPI      for one or some others: point to point, completion and tests of it, one-sided synchronisation
  * COLLECTIVE  for all of a communicator
@@ -97,6 +98,7 @@ CALL(Test, test, 3, MPI)
 CALL(Testall, testall, 4, MPI)
 CALL(Testany, testany, 5, MPI)
 CALL(Testsome, testsome, 5, MPI)
+CALL(Request_get_status, request_get_status, 3, MPI)
 /* communicators */
 CALL_NEW(Comm_dup, comm_dup, 2, COLLECTIVE, 1)
 CALL_NEW(Comm_create, comm_create, 3, COLLECTIVE, 2)
@@ -104,6 +106,20 @@ CALL_NEW(Comm_split, comm_split, 4, COLLECTIVE, 3)
 CALL_NEW(Comm_split_type, comm_split_type, 5, COLLECTIVE, 4)
 CALL_GONE(Comm_free, comm_free, 1, COLLECTIVE)
 CALL_NEW(Cart_create, cart_create, 6, COLLECTIVE, 5)
+CALL_NEW(Comm_dup_with_info, comm_dup_with_info, 3, COLLECTIVE, 2)
+CALL_NEW(Comm_create_group, comm_create_group, 4, COLLECTIVE, 3)
+CALL_NEW(Intercomm_create, intercomm_create, 6, COLLECTIVE, 5)
+CALL_NEW(Intercomm_merge, intercomm_merge, 3, COLLECTIVE, 2)
+CALL_NEW(Cart_sub, cart_sub, 3, COLLECTIVE, 2)
+CALL_NEW(Graph_create, graph_create, 6, COLLECTIVE, 5)
+CALL_NEW(Dist_graph_create, dist_graph_create, 9, COLLECTIVE, 8)
+CALL_NEW(Dist_graph_create_adjacent, dist_graph_create_adjacent, 10, COLLECTIVE, 9)
+CALL_TEXT(Comm_spawn, comm_spawn, 8, COLLECTIVE)
+CALL_TEXT(Comm_spawn_multiple, comm_spawn_multiple, 9, COLLECTIVE)
+CALL_TEXT(Comm_connect, comm_connect, 5, COLLECTIVE)
+CALL_TEXT(Comm_accept, comm_accept, 5, COLLECTIVE)
+CALL(Comm_join, comm_join, 2, COLLECTIVE)
+CALL_GONE(Comm_disconnect, comm_disconnect, 1, COLLECTIVE)
 /* one-sided */
 CALL(Win_create, win_create, 6, COLLECTIVE)
 CALL(Win_allocate, win_allocate, 6, COLLECTIVE)
@@ -122,22 +138,6 @@ CALL(Win_flush, win_flush, 2, MPI)
 CALL(Win_flush_all, win_flush_all, 1, MPI)
 CALL(Win_flush_local, win_flush_local, 2, MPI)
 CALL(Win_flush_local_all, win_flush_local_all, 1, MPI)
-/* and more of these */
-CALL(Request_get_status, request_get_status, 3, MPI)
-CALL_NEW(Comm_dup_with_info, comm_dup_with_info, 3, COLLECTIVE, 2)
-CALL_NEW(Comm_create_group, comm_create_group, 4, COLLECTIVE, 3)
-CALL_NEW(Intercomm_create, intercomm_create, 6, COLLECTIVE, 5)
-CALL_NEW(Intercomm_merge, intercomm_merge, 3, COLLECTIVE, 2)
-CALL_NEW(Cart_sub, cart_sub, 3, COLLECTIVE, 2)
-CALL_NEW(Graph_create, graph_create, 6, COLLECTIVE, 5)
-CALL_NEW(Dist_graph_create, dist_graph_create, 9, COLLECTIVE, 8)
-CALL_NEW(Dist_graph_create_adjacent, dist_graph_create_adjacent, 10, COLLECTIVE, 9)
-CALL_TEXT(Comm_spawn, comm_spawn, 8, COLLECTIVE)
-CALL_TEXT(Comm_spawn_multiple, comm_spawn_multiple, 9, COLLECTIVE)
-CALL_TEXT(Comm_connect, comm_connect, 5, COLLECTIVE)
-CALL_TEXT(Comm_accept, comm_accept, 5, COLLECTIVE)
-CALL(Comm_join, comm_join, 2, COLLECTIVE)
-CALL_GONE(Comm_disconnect, comm_disconnect, 1, COLLECTIVE)
 CALL(Win_create_dynamic, win_create_dynamic, 3, COLLECTIVE)
 CALL(Win_allocate_shared, win_allocate_shared, 6, COLLECTIVE)
 /* files: what all that have one open call together */

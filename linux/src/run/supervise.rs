@@ -63,6 +63,7 @@ pub use signals::Signals;
 pub use spawn::{SpawnError, SpawnOptions};
 
 use crate::proc::Proc;
+use evenly_engine::RunState;
 use evenly_model::Pid;
 use original::{Original, bit, change_mask, disposition, kill, own_pid, pending, set_disposition};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -461,20 +462,19 @@ fn stop_self(signal: c_int, stopped: impl Fn() -> bool) {
     // Sent while blocked, so that it merges with one that waits, and is discarded by a SIGCONT from
     // now on; delivered by the unblocking.
     let _ = kill(own_pid(), signal);
-    if !stopped() {
-        // Discards it as well.
-        set_disposition(signal, libc::SIG_IGN);
-        set_disposition(signal, libc::SIG_DFL);
-    }
-    change_mask(libc::SIG_UNBLOCK, bit(signal));
-    change_mask(libc::SIG_BLOCK, bit(signal));
-    if former == Some(libc::SIG_IGN) {
+    if stopped() {
+        change_mask(libc::SIG_UNBLOCK, bit(signal));
+        change_mask(libc::SIG_BLOCK, bit(signal));
+    } else {
+        // Discards it, too.
         set_disposition(signal, libc::SIG_IGN);
     }
+    let ignored = former == Some(libc::SIG_IGN);
+    set_disposition(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
 }
 
 fn is_stopped(pid: Pid) -> bool {
-    Proc::default().process_stat(pid).is_some_and(|s| matches!(s.state, b'T' | b't'))
+    Proc::default().process_stat(pid).is_some_and(|s| s.run_state() == RunState::Stopped)
 }
 
 /// Whether a shell with job control waits for us: a parent in another group of our session.

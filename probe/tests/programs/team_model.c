@@ -24,7 +24,6 @@
 #include "team_alone.h"
 
 #include <setjmp.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <ucontext.h>
@@ -247,8 +246,8 @@ static long system_call(long number, const void *word, int operation, uint32_t v
 	return 0;
 }
 
-/* A thread that spins looks at the clock. Much time has passed since it looked last, before or behind; or none, and then nothing new can come of another turn
- * before memory has changed. */
+/* A thread that spins looks at the clock. Much time has passed since it looked last, forwards or backwards: it is more than
+ * any patience. Or none has, and then nothing new can come of another turn before memory has changed. */
 static uint64_t some_time(void)
 {
 	bool others = false;
@@ -273,8 +272,6 @@ static uint64_t some_time(void)
 #define atomic_fetch_sub_explicit(at, less, order) modify((void *)(at), sizeof *(at), -(uint64_t)(less), 0, order)
 #define atomic_fetch_or_explicit(at, bits, order) modify((void *)(at), sizeof *(at), 0, bits, order)
 #define atomic_thread_fence(order) fence()
-#define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
-#define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
 #define TURNS 1
 #define __builtin_ia32_pause() (void)0
 #define syscall system_call
@@ -434,7 +431,10 @@ static void begin(void)
 	}
 }
 
-/* The next thread, or -1 where a store was made visible instead, -2 where none can go on, -3 where all that follows is known. */
+/* In place of a thread: a store was made visible; none can go on; all that follows is known. */
+enum { STORE_SEEN = -1, NOBODY = -2, FOLLOWED = -3 };
+
+/* The next thread to go on, or one of these. */
 static int choose_thread(void)
 {
 	int ways[MOST_MEMBERS * (MOST_LATE + 1)], count = 0, visible = 0;
@@ -456,13 +456,13 @@ static int choose_thread(void)
 			if (may_be_seen(&threads[i], j))
 				ways[count + visible++] = i << 8 | j;
 	if (count + visible == 0)
-		return -2;
+		return NOBODY;
 	if (choice == known && is_seen(state()))
-		return -3;
+		return FOLLOWED;
 	int taken = choose(count + visible);
 	if (taken >= count) {
 		write_through(&threads[ways[taken] >> 8], ways[taken] & 255);
-		return -1;
+		return STORE_SEEN;
 	}
 	preemptions += goes_on && ways[taken] != running;
 	return ways[taken];
@@ -472,10 +472,10 @@ static int choose_thread(void)
 static bool run_region(void)
 {
 	begin();
-	for (int next; (next = choose_thread()) != -2;) {
-		if (next == -3)
+	for (int next; (next = choose_thread()) != NOBODY;) {
+		if (next == FOLLOWED)
 			return false;
-		if (next == -1)
+		if (next == STORE_SEEN)
 			continue;
 		running = next;
 		threads[next].spins = false;

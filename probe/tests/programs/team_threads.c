@@ -13,13 +13,10 @@
 #include "team_alone.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "clock.h"
 
-#define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
-#define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
 #if BROKEN == 1
 #define memory_order_acquire memory_order_relaxed
 #elif BROKEN == 2
