@@ -29,9 +29,15 @@ fn no_module_but_actuate_calls_an_actuator() {
     let of_trait = of_trait.split("\n}\n").next().unwrap();
     assert_eq!(of_trait.matches("\n    fn ").count(), WRITES.len(), "a call is not in the list");
     let mut in_actuate = 0;
-    let agents = ["../../policies/secretary/src", "../../policies/phase/src"]
-        .map(|dir| sources(&engine.join(dir)));
-    for path in sources(&src).into_iter().chain(agents.into_iter().flatten()) {
+    let policies = sources(&engine.join("../../policies"));
+    let policies: Vec<PathBuf> = (policies.into_iter())
+        .filter(|path| path.extension().is_some_and(|e| e == "rs"))
+        .filter(|path| path.components().any(|c| c.as_os_str() == "src"))
+        .collect();
+    for agent in ["secretary", "phase"] {
+        assert!(policies.iter().any(|path| path.to_string_lossy().contains(agent)), "{agent}");
+    }
+    for path in sources(&src).into_iter().chain(policies) {
         let (name, code) = (path.file_name().unwrap().to_str().unwrap(), code(&path));
         // Machines have one name, so that it can be looked for.
         for machine in ["dynMachine", "dynActuator"] {

@@ -86,9 +86,8 @@ struct evenly_map_options {
     double beta;                 /* nuco+: what a byte counts for, in seconds; 0: messages alone count;
                                     below 0: what a core reads its node's memory at while all others
                                     do, where bandwidths are known, else 5e-10 */
-    double windows;              /* nuco+: for how many windows, as long as the one that was observed,
-                                    the assignment will hold: migrations cost once and save so often;
-                                    above 0 */
+    double windows;              /* nuco+: windows over which a migration's cost is spread, each as
+                                    long as the one that was observed; above 0 */
 };
 
 /* What an assignment is worth; smaller is better. */

@@ -549,7 +549,7 @@ struct EndIn {
 pub(crate) enum Line {
     /// Something that has happened.
     Event(Event),
-    /// From here on only every so-manyth point is kept, said in words as well.
+    /// From here on one point of `keep_every` is kept; `text` says so.
     Thinning { at: Nanos, keep_every: u64, text: String },
     /// A thread got its number.
     Numbered,

@@ -59,15 +59,19 @@ impl Observer for Log {
 }
 
 /// Draws the conditions of a run at random.
-struct Draw(Random);
+pub(crate) struct Draw(pub(crate) Random);
 
 impl Draw {
     /// Once in so many times.
-    fn once_in(&mut self, n: usize) -> bool {
+    pub(crate) fn once_in(&mut self, n: usize) -> bool {
         self.0.below(n) == 0
     }
 
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        self.0.below(n)
+    }
+
+    pub(crate) fn of<T: Copy>(&mut self, values: &[T]) -> T {
         values[self.0.below(values.len())]
     }
 

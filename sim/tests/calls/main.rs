@@ -3,7 +3,7 @@
 //!
 //! `golden.txt` has a line for each run: its name, how many calls were made, how many of them were to
 //! change something, and digests of the calls (with their arguments and results) and of what observers
-//! and the summary were given. A change of structure leaves the file as it is; where behaviour is meant
+//! and the summary were given. Where agents move threads within phases, what comes of further runs follows. A change of structure leaves the file as it is; where behaviour is meant
 //! to change, the file is recorded anew in the commit that changes it.
 //!
 //! - To record it: `EVENLY_BLESS=1 cargo test -p evenly-sim --test calls`.
@@ -17,6 +17,7 @@
 
 mod cases;
 mod machine;
+mod within;
 
 use cases::{Run, runs};
 use rayon::prelude::*;
@@ -105,7 +106,10 @@ fn every_run_makes_the_same_calls_as_when_it_was_recorded() {
     let wanted = std::env::var("EVENLY_CALLS").ok();
     let all: Vec<_> =
         runs().into_iter().filter(|r| wanted.as_ref().is_none_or(|w| *w == r.name)).collect();
-    let done: Vec<Run> = all.into_par_iter().map(cases::Case::run).collect();
+    let mut done: Vec<Run> = all.into_par_iter().map(cases::Case::run).collect();
+    let within = evenly_policies::POLICIES.iter().filter(|info| info.moves_within_phases());
+    let within = within.flat_map(|info| within::runs(info));
+    done.extend(within.filter(|run| wanted.as_ref().is_none_or(|w| *w == run.name)));
     if wanted.is_some() {
         for run in &done {
             println!("{}{}", run.calls, run.events);

@@ -210,7 +210,7 @@ pub fn mapping(bytes: &[u8]) {
     }
 }
 
-/// What cores have to do besides and how fast they are, as CSV: each of four cores once, and a machine with
+/// Background load and speed of each core, as CSV: each of four cores once, and a machine with
 /// these speeds.
 ///
 /// # Panics
