@@ -1,0 +1,100 @@
+//! The control flow of one function around its `pause` instructions.
+
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
+    OpKind,
+};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+
+/// The bytes of `pause`.
+pub(crate) const PAUSE: [u8; 2] = [0xf3, 0x90];
+/// A function that is longer is not looked at: decoding takes 20 ns an instruction.
+const LONGEST: usize = 1 << 20;
+
+/// Addresses of the `pause` instructions of a function at which a thread waits for what others do. `code` are its bytes,
+/// `at` the address of the first.
+#[must_use]
+pub fn pauses(code: &[u8], at: u64) -> Vec<u64> {
+    let may = code.windows(PAUSE.len()).any(|bytes| bytes == PAUSE);
+    if !may || code.len() > LONGEST {
+        return Vec::new();
+    }
+    let function = Function::decode(code, at);
+    (0..function.instructions.len())
+        .filter(|&i| is_pause(&function.instructions[i]) && function.waits(i))
+        .map(|i| function.instructions[i].ip())
+        .collect()
+}
+
+/// Without prefixes that mean nothing, so that it is known what its first byte is.
+fn is_pause(x: &Instruction) -> bool {
+    x.code() == Code::Pause && x.len() == PAUSE.len()
+}
+
+struct Function {
+    instructions: Vec<Instruction>,
+    /// Index of the instruction at an address.
+    by_address: HashMap<u64, usize>,
+}
+
+impl Function {
+    fn decode(code: &[u8], at: u64) -> Self {
+        let decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
+        // What follows a byte that is no instruction cannot be trusted to begin where one begins.
+        let instructions: Vec<Instruction> =
+            decoder.into_iter().take_while(|i| !i.is_invalid()).collect();
+        let by_address = instructions.iter().enumerate().map(|(i, x)| (x.ip(), i)).collect();
+        Self { instructions, by_address }
+    }
+
+    /// What can be executed next after this one, within the function.
+    fn next(&self, i: usize) -> impl Iterator<Item = usize> {
+        let x = &self.instructions[i];
+        let (falls, jumps) = match x.flow_control() {
+            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => (true, false),
+            FlowControl::ConditionalBranch => (true, true),
+            FlowControl::UnconditionalBranch => (false, true),
+            _ => (false, false),
+        };
+        let falls = falls.then_some(i + 1).filter(|&n| n < self.instructions.len());
+        let jumps = jumps.then(|| self.by_address.get(&x.near_branch_target()).copied()).flatten();
+        falls.into_iter().chain(jumps)
+    }
+
+    /// Whether the shortest way from this `pause` back to it looks at something that another thread can change.
+    fn waits(&self, pause: usize) -> bool {
+        let mut from: HashMap<usize, usize> = HashMap::new();
+        let mut queue = VecDeque::from([pause]);
+        while let Some(i) = queue.pop_front() {
+            for n in self.next(i) {
+                if n == pause {
+                    let back = |&i: &usize| from.get(&i).copied();
+                    let mut turn = std::iter::successors(Some(i), back);
+                    return turn.any(|i| looks(&self.instructions[i]));
+                }
+                if let Entry::Vacant(unseen) = from.entry(n) {
+                    unseen.insert(i);
+                    queue.push_back(n);
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether it reads memory, or calls what may.
+fn looks(x: &Instruction) -> bool {
+    let calls = matches!(x.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+    let of_memory = |i: u32| x.op_kind(i) == OpKind::Memory;
+    let reads = |access: OpAccess| {
+        matches!(
+            access,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    };
+    let mut factory = InstructionInfoFactory::new();
+    calls
+        || (0..x.op_count()).any(of_memory)
+            && factory.info(x).used_memory().iter().any(|m| reads(m.access()))
+}

@@ -1,0 +1,20 @@
+//! Finds in the machine code of a module where threads wait by spinning, without running it.
+//!
+//! A thread that spins executes `pause` once a turn: compilers emit it only where a program says that it waits (`_mm_pause`,
+//! `spin_loop`, `__builtin_ia32_pause`, the macros of OpenMP runtimes and BLAS libraries). To be held up there changes
+//! nothing but time. What is left out is a `pause` whose turn neither reads memory nor calls anything: such a loop counts
+//! how long it waits, and would take longer than it means to.
+//!
+//! Bytes are instructions only from the beginning of a function on, so functions are taken from the table by which exceptions
+//! are unwound (`.eh_frame`), which stripped programs have as well, and each is decoded from its first byte to its last.
+//!
+//! Only x86-64: elsewhere there is no instruction of this kind that compilers emit reliably (on aarch64 `yield` and `isb`
+//! both stand for it), and nothing is found.
+
+#![forbid(unsafe_code)]
+
+mod code;
+mod module;
+
+pub use code::pauses;
+pub use module::{Module, SpinsError};

@@ -1,0 +1,114 @@
+//! What is found in code that a compiler made, and in bytes that none did.
+#![allow(missing_docs, clippy::unwrap_used)]
+#![cfg(target_arch = "x86_64")]
+
+use evenly_spins::{Module, pauses};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::path::Path;
+use std::process::Command;
+
+/// A library of `waits.c`, as it is compiled so.
+fn library(dir: &Path, flags: &[&str]) -> Vec<u8> {
+    let (source, made) =
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/waits.c"), dir.join("waits.so"));
+    let mut compile = Command::new("cc");
+    compile.args(["-shared", "-fPIC"]).args(flags).arg("-o").arg(&made).arg(source);
+    assert!(compile.status().unwrap().success());
+    std::fs::read(made).unwrap()
+}
+
+/// The functions in which something was found.
+fn found_in(bytes: &[u8]) -> Vec<String> {
+    let file = object::File::parse(bytes).unwrap();
+    let text = file.sections().find(|s| s.kind() == SectionKind::Text && s.name() == Ok(".text"));
+    let text = text.unwrap();
+    let found = Module::of(bytes).unwrap().pauses;
+    let name = |&offset: &u64| {
+        let at = offset - text.file_range().unwrap().0 + text.address();
+        let within =
+            |s: &object::Symbol<'_, '_>| (s.address()..s.address() + s.size()).contains(&at);
+        file.symbols().find(within).unwrap().name().unwrap().to_owned()
+    };
+    let mut names: Vec<String> = found.iter().map(name).collect();
+    for &at in &found {
+        assert_eq!(bytes[at as usize..][..2], [0xf3, 0x90]);
+    }
+    names.sort();
+    names
+}
+
+const WAITS: [&str; 5] = ["barrier", "bounded", "calls", "test_and_set", "ticket"];
+
+#[test]
+fn loops_that_wait_are_found_and_delays_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    for flags in [&["-O2"][..], &["-O3"], &["-Os"], &["-O1", "-fno-reorder-blocks"]] {
+        assert_eq!(found_in(&library(dir.path(), flags)), WAITS, "{flags:?}");
+    }
+}
+
+/// Without optimising, the counter of a delay is in memory, so that a delay looks like a wait.
+#[test]
+fn without_optimising_too_nothing_that_waits_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = found_in(&library(dir.path(), &["-O0"]));
+    assert!(WAITS.iter().all(|name| found.iter().any(|f| f == name)), "{found:?}");
+    assert!(!found.iter().any(|f| f == "once" || f == "constant"), "{found:?}");
+}
+
+/// Would catch: functions that are taken from the table of symbols.
+#[test]
+fn a_stripped_library_has_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = Module::of(&library(dir.path(), &["-O2"])).unwrap();
+    let stripped = Module::of(&library(dir.path(), &["-O2", "-s"])).unwrap();
+    assert_eq!(stripped.pauses.len(), whole.pauses.len());
+}
+
+#[test]
+fn a_pause_is_found_only_where_an_instruction_begins() {
+    // mov eax, 0x90f3; mov eax, [rdi]; jmp to the second byte of the first, which is the pause: never decoded so.
+    let within = [0xb8, 0xf3, 0x90, 0x00, 0x00, 0x8b, 0x07, 0xeb, 0xf8];
+    assert_eq!(pauses(&within, 0x1000), []);
+    // pause; cmp dword [rdi], 0; je -7
+    let waits = [0xf3, 0x90, 0x83, 0x3f, 0x00, 0x74, 0xf9, 0xc3];
+    assert_eq!(pauses(&waits, 0x1000), [0x1000]);
+    // pause; dec ecx; jne -6
+    let delays = [0xf3, 0x90, 0xff, 0xc9, 0x75, 0xfa, 0xc3];
+    assert_eq!(pauses(&delays, 0x1000), []);
+    // A byte that is no instruction, and a pause behind it.
+    let broken = [0x06, 0xf3, 0x90, 0x83, 0x3f, 0x00, 0x74, 0xf9];
+    assert_eq!(pauses(&broken, 0x1000), []);
+}
+
+#[test]
+fn files_that_are_no_modules_are_named() {
+    let said = |bytes: &[u8]| Module::of(bytes).unwrap_err().to_string();
+    assert!(said(b"#!/bin/sh\n\xf3\x90").starts_with("no module: "));
+    assert!(said(b"").starts_with("no module: "));
+}
+
+#[test]
+fn damaged_modules_are_no_reason_to_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = library(dir.path(), &["-O2"]);
+    proptest!(ProptestConfig::with_cases(300), |(changes in vec((0..whole.len(), any::<u8>()), 1..40), cut in 0..whole.len())| {
+        let mut bytes = whole.clone();
+        for (at, to) in changes {
+            bytes[at] = to;
+        }
+        let _ = Module::of(&bytes);
+        let _ = Module::of(&bytes[..cut]);
+    });
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_decoded(bytes in vec(prop_oneof![Just(0xf3), Just(0x90), Just(0x74), any::<u8>()], 0..200)) {
+        for at in pauses(&bytes, 0x4000) {
+            prop_assert_eq!(&bytes[(at - 0x4000) as usize..][..2], &[0xf3, 0x90]);
+        }
+    }
+}

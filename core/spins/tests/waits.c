@@ -1,0 +1,59 @@
+/* Ways to wait, and some that are none: what is found in them is asserted in found.rs. */
+#include <stdatomic.h>
+
+_Atomic int flag;
+_Atomic long serving;
+int work(void);
+#define PAUSE __builtin_ia32_pause()
+
+void barrier(int n)
+{
+	while (atomic_load_explicit(&flag, memory_order_acquire) == n)
+		PAUSE;
+}
+
+void ticket(void)
+{
+	long mine = atomic_fetch_add(&serving, 1);
+	while (atomic_load(&serving) != mine)
+		PAUSE;
+}
+
+void test_and_set(void)
+{
+	while (atomic_exchange(&flag, 1))
+		while (flag)
+			PAUSE;
+}
+
+/* As runtimes spin before they sleep. */
+void bounded(int n)
+{
+	for (int i = 0; i < n && !flag; i++)
+		PAUSE;
+}
+
+void calls(void)
+{
+	while (!work())
+		PAUSE;
+}
+
+/* It takes a time, and no longer. */
+void delay(int n)
+{
+	for (int i = 0; i < n; i++)
+		PAUSE;
+}
+
+void once(void)
+{
+	PAUSE;
+	flag = 1;
+}
+
+/* The bytes of a pause within a constant. */
+int constant(int n)
+{
+	return n ^ 0x5590f355;
+}
