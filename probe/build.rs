@@ -1,5 +1,5 @@
-//! Builds the waiting probe (probe/c/waiting.c), which evenly carries with it: it knows no
-//! MPI, so that it need not be built where it is used. And asks the compiler how the structures are laid out that programs
+//! Builds the libraries which evenly carries with it (probe/c/waiting.c, probe/c/handover.c): they know no
+//! MPI, so that they need not be built where they are used. And asks the compiler how the structures are laid out that programs
 //! share with evenly, for the module `layout`.
 #![allow(missing_docs, clippy::expect_used, reason = "a build script fails by panicking")]
 
@@ -26,20 +26,21 @@ fn main() {
     let sources = Path::new("c");
     println!("cargo:rerun-if-changed={}", sources.display());
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let layouts = ["waiting", "messages"].map(|header| layout(sources, header, &out));
+    let layouts = ["waiting", "messages", "handover"].map(|header| layout(sources, header, &out));
     fs::write(out.join("layout.rs"), layouts.concat()).expect("OUT_DIR can be written");
     let (mpi, large) = ("-DEVENLY_MPI_CALLS", "-DEVENLY_MPI_LARGE");
-    for (name, defines) in [
-        ("waiting.so", &[][..]),
-        ("waiting-mpi.so", &[mpi]),
-        ("waiting-mpi-large.so", &[mpi, large]),
+    for (name, source, defines) in [
+        ("waiting.so", "waiting.c", &[][..]),
+        ("waiting-mpi.so", "waiting.c", &[mpi]),
+        ("waiting-mpi-large.so", "waiting.c", &[mpi, large]),
+        ("handover.so", "handover.c", &[]),
     ] {
         let mut compile = compiler();
         let script = format!("-Wl,--version-script={}", sources.join("waiting.map").display());
         compile.args(FLAGS).args(defines).arg(script).arg("-o").arg(out.join(name));
-        compile.arg(sources.join("waiting.c"));
+        compile.arg(sources.join(source));
         let status = compile.status().expect("the C compiler cannot be run");
-        assert!(status.success(), "the C compiler could not build probe/c/waiting.c: {status}");
+        assert!(status.success(), "the C compiler could not build probe/c/{source}: {status}");
     }
 }
 

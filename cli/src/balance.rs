@@ -14,6 +14,7 @@ pub(crate) use options::check_options;
 use crate::flags::{
     AttachArgs, BalanceArgs, CooperateArg, ProbeArg, RunArgs, policy_without_probe,
 };
+use crate::handover;
 use crate::messages::Counting;
 use crate::output::expand;
 use crate::probe::{OpenWaitReports, Prepared, Watch};
@@ -39,6 +40,8 @@ use evenly_model::hpc::{Heuristic, Levels, Parameters};
 use evenly_model::{CpuSet, DomainId, Knowledge, Pid, printable};
 use evenly_phase::Openings;
 use evenly_probe::binding::unbound;
+use evenly_probe::load::Unseen;
+use evenly_probe::spinning::may_spin;
 use evenly_probe::waiting::Cooperation;
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use facts::Facts;
@@ -73,7 +76,7 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     // As under taskset: from its first instruction the program sees, and is held to, these.
     let cpus = args.balance.cpus.as_ref().map(|asked| whole.and(asked));
     let whole = cpus.clone().unwrap_or(whole);
-    let Probes { prepared, counting, counts, mut env } = probes(&args, &whole, &mut notes);
+    let Probes { prepared, counting, counts, hands, mut env } = probes(&args, &whole, &mut notes);
     env.extend(unbound_ranks(&args, &mut notes));
     notes.extend(messages_by(&args.balance, counts.is_some()));
     let spawn = SpawnOptions { cpus, env };
@@ -88,9 +91,10 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     };
     // From here on the program runs: failures are reported, not returned.
     let watch = prepared.map(|prepared| prepared.start(supervisor.threads(), &mut notes));
+    let hands = hands.map(|hands| hands.start(supervisor.threads(), &mut notes));
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
-    (facts.watch, facts.counting) = (watch, counting);
+    (facts.watch, facts.counting, facts.hands) = (watch, counting, hands);
     facts.watch_for_doctor(&args.balance, &supervisor);
     let wait_reports = facts.watch.as_ref().map(Watch::wait_reports);
     let openings = facts.watch.as_ref().and_then(Watch::openings);
@@ -220,43 +224,82 @@ struct Probes {
     prepared: Option<Prepared>,
     counting: Option<Counting>,
     counts: Option<RankCounts>,
+    hands: Option<handover::Prepared>,
     /// Variables that it needs.
     env: Vec<(OsString, OsString)>,
 }
 
-/// `--probe on`. What cannot be loaded is reported, and noted.
+/// What is loaded into the program. What cannot be loaded is reported, and noted.
 fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
-    let mut probes = Probes::default();
     let by_default = args.probe == ProbeArg::Auto && needs_probe(args).is_none();
-    if by_default && !args.balance.policy().moves_within_phases() || args.probe == ProbeArg::Off {
-        return probes;
+    let observes = !by_default || args.balance.policy().moves_within_phases();
+    let mut probes = Probes::default();
+    if args.probe != ProbeArg::Off && observes {
+        observing(args, by_default, whole, &mut probes, notes);
     }
+    if args.probe != ProbeArg::Off && args.cooperate == CooperateArg::Auto {
+        handing_over(args, whole, &mut probes, notes);
+    }
+    probes
+}
+
+/// `--probe on`.
+fn observing(
+    args: &RunArgs,
+    by_default: bool,
+    whole: &CpuSet,
+    probes: &mut Probes,
+    notes: &mut Vec<String>,
+) {
     let cooperate = match args.cooperate {
         CooperateArg::Auto => Cooperation::WhileMoved,
         CooperateArg::Off => Cooperation::Never,
     };
     // What was not asked for is only noted where it cannot be had.
     let (command, quiet) = (&args.program.command, args.balance.quiet || by_default);
-    let mut before = std::env::var_os("LD_PRELOAD");
     if args.balance.policy().places_load() {
         let decides = !tells_messages(&args.balance);
         let mpicc = args.mpicc.as_deref();
         if let Some((counting, env)) = Counting::prepare(command, mpicc, decides, quiet, notes) {
             probes.counts = counting.counts().ok();
             probes.counting = Some(counting);
-            before = env.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, v)| v.clone());
             probes.env = env;
         }
     }
     // It stands before the other, which calls the MPI library itself.
+    let before = probes.preloaded();
     if let Some((prepared, env)) =
         Prepared::for_command(command, before.as_deref(), (whole, cooperate), quiet, notes)
     {
         probes.prepared = Some(prepared);
-        probes.env.retain(|(name, _)| name != "LD_PRELOAD");
-        probes.env.extend(env);
+        probes.set(env);
     }
-    probes
+}
+
+/// `--cooperate auto`: where the probe is, and in programs that can spin.
+fn handing_over(args: &RunArgs, whole: &CpuSet, probes: &mut Probes, notes: &mut Vec<String>) {
+    let command = &args.program.command;
+    if !Unseen::of(command).is_empty() || probes.prepared.is_none() && !may_spin(command) {
+        return;
+    }
+    let before = probes.preloaded();
+    if let Some((hands, env)) = handover::Prepared::new(before.as_deref(), whole.len(), notes) {
+        probes.hands = Some(hands);
+        probes.set(env);
+    }
+}
+
+impl Probes {
+    /// What `LD_PRELOAD` is with what is loaded already.
+    fn preloaded(&self) -> Option<OsString> {
+        let set = self.env.iter().find(|(name, _)| name == "LD_PRELOAD");
+        set.map(|(_, value)| value.clone()).or_else(|| std::env::var_os("LD_PRELOAD"))
+    }
+
+    fn set(&mut self, env: Vec<(OsString, OsString)>) {
+        self.env.retain(|(name, _)| env.iter().all(|(new, _)| new != name));
+        self.env.extend(env);
+    }
 }
 
 /// What keeps a launcher from binding ranks that are to be placed here. It is reported, and noted.

@@ -13,6 +13,7 @@ mod end;
 mod figures;
 mod flags;
 mod generate;
+mod handover;
 mod map;
 mod measure;
 mod mechanisms;

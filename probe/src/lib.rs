@@ -6,6 +6,7 @@
 //!
 //! The other probe publishes who computes and who waits while a program runs (`probe/c/waiting.c`): it is built
 //! with evenly, as it needs to know no MPI; [`load`] loads it into a program, [`waiting`] makes and reads the mapping into which it writes.
+//! A third library hands over the CPUs of threads that spin (`probe/c/handover.c`); [`handover`] is the table that it shares with evenly.
 //!
 //! Invariants: what is in the cache was built from this very source by that very compiler; a file there
 //! is replaced as a whole or not at all, and only the user and root can write it; nothing is started here but compilers and `LAUNCHER --version`.
@@ -18,6 +19,7 @@ pub mod build;
 mod cache;
 mod error;
 mod flavour;
+pub mod handover;
 #[cfg(test)]
 mod header;
 pub mod late;
@@ -26,6 +28,7 @@ pub mod load;
 pub mod messages;
 pub mod mpi;
 mod shared;
+pub mod spinning;
 pub mod waiting;
 
 pub use error::ProbeError;

@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// The library for programs without MPI.
 const PLAIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/waiting.so"));
+/// That by which threads that spin hand over their CPU.
+const HANDOVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/handover.so"));
 /// That for programs with MPI, of either kind.
 const MPI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/waiting-mpi.so"));
 /// That for programs with MPICH: it has the calls of MPI-4 with large counts, too.
@@ -214,7 +216,7 @@ const SHELLS: [&str; 5] = ["bash", "dash", "ksh", "sh", "zsh"];
 
 /// The words of a command that are programs which it starts, with their files: the first one, those behind it
 /// while only programs stand before them that start others, and whatever is named with its directory.
-fn programs(command: &[OsString]) -> Vec<(OsString, PathBuf)> {
+pub(crate) fn programs(command: &[OsString]) -> Vec<(OsString, PathBuf)> {
     let mut all = Vec::new();
     let (mut before, mut seeks, mut script) = (None, true, false);
     for word in command {
@@ -328,12 +330,24 @@ pub fn library(command: &[OsString], dir: &Path) -> Result<PathBuf, ProbeError> 
     keep(Calls::used(command), cache::reached_by_all(dir))
 }
 
+/// The library that hands over CPUs, kept as [`library`] is.
+///
+/// # Errors
+/// As [`library`].
+pub fn handover(dir: &Path) -> Result<PathBuf, ProbeError> {
+    keep_bytes("handover", HANDOVER, cache::reached_by_all(dir))
+}
+
 /// The library with wrappers for these calls of MPI, kept in `dir`, or elsewhere where others can write that.
 ///
 /// # Errors
 /// As [`library`].
 pub fn keep(calls: Calls, dir: &Path) -> Result<PathBuf, ProbeError> {
     let (name, bytes) = calls.library();
+    keep_bytes(name, bytes, dir)
+}
+
+fn keep_bytes(name: &str, bytes: &[u8], dir: &Path) -> Result<PathBuf, ProbeError> {
     let dir = cache::directory(dir)?;
     let hex = Sha256::digest(bytes).iter().take(6).fold(String::new(), |mut hex, byte| {
         // Writing to a string cannot fail.

@@ -83,16 +83,18 @@ fn flavour_of(program: &Path) -> Option<Flavour> {
 
 /// The same of what the program's file holds.
 pub(crate) fn linked<'d>(file: impl ReadRef<'d>) -> Option<Flavour> {
+    needed(file)?.into_iter().find_map(|name| Flavour::of_library(std::str::from_utf8(name).ok()?))
+}
+
+/// Names of the libraries that a program's file names.
+pub(crate) fn needed<'d>(file: impl ReadRef<'d>) -> Option<Vec<&'d [u8]>> {
     let elf = FileHeader64::<Endianness>::parse(file).ok()?;
     let endian = elf.endian().ok()?;
     let sections = elf.sections(endian, file).ok()?;
     let (entries, link) = sections.dynamic(endian, file).ok()??;
     let strings = sections.strings(endian, file, link).ok()?;
-    entries
-        .iter()
-        .filter(|entry| entry.tag32(endian) == Some(DT_NEEDED))
-        .filter_map(|entry| strings.get(entry.val32(endian)?).ok())
-        .find_map(|name| Flavour::of_library(std::str::from_utf8(name).ok()?))
+    let needed = entries.iter().filter(|entry| entry.tag32(endian) == Some(DT_NEEDED));
+    Some(needed.filter_map(|entry| strings.get(entry.val32(endian)?).ok()).collect())
 }
 
 /// The MPI whose launcher this is.

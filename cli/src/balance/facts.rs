@@ -2,6 +2,7 @@
 
 use super::filter::{Names, filter_as_given};
 use crate::flags::BalanceArgs;
+use crate::handover::HandingOver;
 use crate::messages::Counting;
 use crate::output::{self, expand};
 use crate::probe::{Watch, unseen_mpi};
@@ -40,6 +41,8 @@ pub(super) struct Facts {
     pub(super) watch: Option<Watch>,
     /// What its ranks count.
     pub(super) counting: Option<Counting>,
+    /// Hands over the CPUs of threads that spin.
+    pub(super) hands: Option<HandingOver>,
     /// Sees for a recording what the doctor will need.
     watching: Option<Watching>,
     /// Bytes that the recording may have.
@@ -68,6 +71,7 @@ impl Facts {
             json: args.json.as_deref().map(|p| expand(p, pid)),
             watch: None,
             counting: None,
+            hands: None,
             watching: None,
             record_limit: args.record_limit << 20,
         }
@@ -112,6 +116,7 @@ impl Facts {
     ) {
         live.summary.notes.splice(0..0, self.notes.iter().cloned());
         live.summary.notes.extend(self.watch.as_ref().and_then(Watch::note));
+        live.summary.notes.extend(self.hands.take().and_then(|hands| hands.note()));
         let report = RunReport {
             schema: evenly_report::SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),

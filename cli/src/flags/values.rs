@@ -124,9 +124,10 @@ pub(crate) enum ProbeArg {
 pub(crate) enum CooperateArg {
     /// While threads of libgomp are moved within phases of less than 0.3 ms, its barriers are replaced in parallel
     /// regions that do nothing but compute, loop and meet: a thread that waits spins while no other thread of its team
-    /// needs its CPU, and sleeps where one does
+    /// needs its CPU, and sleeps where one does. Threads that spin in loops of their own hand over their CPU while more
+    /// threads want to run than there are CPUs
     Auto,
-    /// Threads wait as their runtime has it
+    /// Threads wait as the program and its runtime have it
     Off,
 }
 

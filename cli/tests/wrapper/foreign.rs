@@ -95,7 +95,7 @@ fn a_library_in_the_cache_of_another_user_is_not_loaded() {
     fs::set_permissions(&temporary, Permissions::from_mode(0o1777)).unwrap();
     let preloaded = || {
         let print = ["sh", "-c", "echo \"$LD_PRELOAD\""];
-        let mut c = tool.run("-q --policy observe --probe on", &print);
+        let mut c = tool.run("-q --policy observe --probe on --cooperate off", &print);
         c.env("XDG_CACHE_HOME", &home).env("TMPDIR", &temporary);
         let output = c.output().unwrap();
         assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));

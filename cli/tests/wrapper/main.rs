@@ -8,6 +8,8 @@ mod bad_input;
 mod budget;
 mod efficiency;
 mod foreign;
+#[cfg(target_arch = "x86_64")]
+mod handover;
 mod help;
 mod invisible;
 mod json;

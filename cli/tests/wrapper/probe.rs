@@ -381,8 +381,15 @@ fn a_library_that_is_preloaded_already_stays() {
     let other = "/no/such/library.so";
     let output = c.env("XDG_CACHE_HOME", cache()).env("LD_PRELOAD", other).output().unwrap();
     let value = text(&output.stdout);
-    let (first, rest) = value.trim().split_once(':').unwrap();
-    assert!(first.contains("/evenly/probe/waiting-") && rest == other, "{value}");
+    let libraries: Vec<&str> = value.trim().split(':').collect();
+    let [hands_over, waits, last] = libraries[..] else { panic!("{value}") };
+    assert!(hands_over.contains("/evenly/probe/handover-"), "{value}");
+    assert!(waits.contains("/evenly/probe/waiting-") && last == other, "{value}");
+    let mut c = tool.run("-q --policy observe --probe on --cooperate off", &print);
+    let output = c.env("XDG_CACHE_HOME", cache()).env("LD_PRELOAD", other).output().unwrap();
+    assert!(
+        text(&output.stdout).contains("/waiting-") && !text(&output.stdout).contains("/handover-")
+    );
     let output = tool.run("-q --policy observe", &print).output().unwrap();
     assert_eq!(text(&output.stdout), "\n");
 }

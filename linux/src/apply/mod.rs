@@ -1,6 +1,7 @@
-//! What is changed on a plan's behalf: masks by [`machine`], shares of the machine by [`share`].
+//! What is changed on a plan's behalf: masks by [`machine`], shares of the machine by [`share`], code of programs by [`breakpoints`].
 //!
-//! Invariant: every change is in the journal before it is made (promise P4).
+//! Invariant: every change of a mask or a share is in the journal before it is made (promise P4).
 
+pub mod breakpoints;
 pub mod machine;
 pub mod share;

@@ -8,6 +8,7 @@ pub mod counters;
 pub mod foreign;
 pub mod limits;
 pub mod memory;
+pub mod modules;
 pub mod pace;
 pub(crate) mod program_cpus;
 pub mod scan;

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod control;
+pub mod handover;
 pub mod live;
 pub mod mapping;
 pub mod supervise;

@@ -108,7 +108,7 @@ fn every_run_makes_the_same_calls_as_when_it_was_recorded() {
         runs().into_iter().filter(|r| wanted.as_ref().is_none_or(|w| *w == r.name)).collect();
     let mut done: Vec<Run> = all.into_par_iter().map(cases::Case::run).collect();
     let within = evenly_policies::POLICIES.iter().filter(|info| info.moves_within_phases());
-    let within = within.flat_map(|info| within::runs(info));
+    let within = within.flat_map(within::runs);
     done.extend(within.filter(|run| wanted.as_ref().is_none_or(|w| *w == run.name)));
     if wanted.is_some() {
         for run in &done {

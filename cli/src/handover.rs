@@ -1,0 +1,134 @@
+//! `--cooperate`: threads that spin hand over their CPU. The library that does so in the program, and the thread that says
+//! when.
+//!
+//! Invariant (promise P8): where it cannot be loaded the program runs without, and a note says why.
+
+use crate::probe::sanitizers;
+use evenly_linux::clock::{now, thread_cpu_time};
+use evenly_linux::handover::{HandOver, Handed, Place, Places, Taking};
+use evenly_linux::proc::Proc;
+use evenly_linux::supervise::Threads;
+use evenly_model::Nanos;
+use evenly_probe::handover::Table;
+use evenly_probe::load::{handover, preload};
+use evenly_topology::cache_dir;
+use std::ffi::{OsStr, OsString};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// How often it is looked whether threads crowd their CPUs.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// The part of a CPU that looking may take.
+const SHARE: f64 = 0.003;
+
+/// The table, as [`HandOver`] needs it.
+struct Shared(Table);
+
+impl Places for Shared {
+    fn taking(&mut self) -> Vec<Taking> {
+        let taking = |p: evenly_probe::handover::Process| Taking {
+            pid: p.pid,
+            space: p.space,
+            has_handler: p.has_handler,
+        };
+        self.0.processes().into_iter().map(taking).collect()
+    }
+
+    fn place(&mut self, space: u32, at: u64) -> Option<Place> {
+        self.0.place(space, at).map(Place)
+    }
+
+    // A table that cannot be written stays as it is: what is said there ends by itself.
+    fn want(&mut self, place: Place, wanted: bool) {
+        let _ = self.0.want(place.0, wanted);
+    }
+
+    fn until(&mut self, second: u32) {
+        let _ = self.0.until(second);
+    }
+
+    fn handed(&self) -> Handed {
+        self.0.handed().fold(Handed::default(), |sum, (_, _, h)| Handed {
+            traps: sum.traps + h.traps,
+            given: sum.given + h.given,
+            slept: sum.slept + h.slept,
+        })
+    }
+}
+
+/// For a program that is to be started: all but the thread.
+pub(crate) struct Prepared(HandOver<Shared>);
+
+/// In a program that runs.
+pub(crate) struct HandingOver(Arc<Mutex<HandOver<Shared>>>);
+
+impl Prepared {
+    /// The library for a program that may use so many CPUs, and variables with which it has to be started; `before` is what
+    /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is noted.
+    pub(crate) fn new(
+        before: Option<&OsStr>,
+        cpus: usize,
+        notes: &mut Vec<String>,
+    ) -> Option<(Self, Vec<(OsString, OsString)>)> {
+        let made = || -> anyhow::Result<_> {
+            let dir = cache_dir("probe").ok_or_else(|| {
+                anyhow::anyhow!("it has no place: neither XDG_CACHE_HOME nor HOME is set")
+            })?;
+            let value = preload(&handover(&dir)?, before)?;
+            Ok((value, Table::new()?))
+        };
+        match made() {
+            Ok((value, table)) => {
+                let env = vec![("LD_PRELOAD".into(), value), table.variable(), sanitizers()];
+                let keeper = HandOver::new(Proc::default(), Shared(table), cpus, now());
+                Some((Self(keeper), env))
+            }
+            Err(e) => {
+                let why = evenly_errors::said(&e);
+                notes.push(format!("--cooperate: threads that spin keep their CPU: {why}"));
+                None
+            }
+        }
+    }
+
+    /// Looks from now on, again and again.
+    pub(crate) fn start(self, threads: Threads, notes: &mut Vec<String>) -> HandingOver {
+        let keeper = Arc::new(Mutex::new(self.0));
+        let watched = Arc::downgrade(&keeper);
+        if let Err(e) = threads.start("handover", move || look(&watched)) {
+            notes.push(format!(
+                "--cooperate: threads that spin keep their CPU: no thread to look at them: {e}"
+            ));
+        }
+        HandingOver(keeper)
+    }
+}
+
+impl HandingOver {
+    /// What is to be said of it at the end.
+    pub(crate) fn note(&self) -> Option<String> {
+        let mut keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keeper.end();
+        let Handed { traps, given, slept } = keeper.handed();
+        let (given, slept) = (given.as_secs_f64(), slept.as_secs_f64());
+        (traps > 0).then(|| {
+            format!(
+                "threads that spun handed over their CPU for {given:.2} s, and slept for {slept:.2} s ({traps} times \
+                 asked)"
+            )
+        })
+    }
+}
+
+/// Looks until nobody has a use for it.
+fn look(keeper: &Weak<Mutex<HandOver<Shared>>>) {
+    let mut pause = INTERVAL;
+    loop {
+        std::thread::sleep(pause);
+        let Some(keeper) = keeper.upgrade() else { return };
+        let before = thread_cpu_time();
+        keeper.lock().unwrap_or_else(PoisonError::into_inner).look(now());
+        let cost: Nanos = thread_cpu_time() - before;
+        pause = INTERVAL.max(Duration::from_nanos(cost.scale(1.0 / SHARE).0));
+    }
+}

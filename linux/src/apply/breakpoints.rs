@@ -1,0 +1,137 @@
+//! Breakpoints over `pause` instructions of another process, whose handler (`probe/c/handover.c`) hands the CPU over.
+//!
+//! They are not in the journal: a process whose evenly is gone takes them away itself, each when a thread comes to it.
+//!
+//! Invariant: a breakpoint is written only over an instruction `pause`, in a process that handles SIGTRAP and in which no
+//! thread blocks it.
+
+use crate::proc::{Proc, status_field, status_number};
+use evenly_model::{Pid, Tid};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+const PAUSE: [u8; 2] = [0xf3, 0x90];
+const BREAKPOINT: u8 = 0xcc;
+/// SIGTRAP among the signals of a mask in `/proc/<pid>/status`.
+const TRAP: u64 = 1 << (5 - 1);
+
+/// Why a process has no breakpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// It has ended, or may not be changed.
+    Unreadable,
+    /// A debugger has it, which would take each breakpoint for one of its own.
+    Traced,
+    /// It does not handle SIGTRAP: the library is not in it, or not yet.
+    Unhandled,
+    /// This thread blocks SIGTRAP by a system call of its own.
+    Blocked(Tid),
+    /// It has filters of system calls that evenly does not have, so that the handler's may end it.
+    Filtered,
+}
+
+/// Whether a process can have breakpoints. None where it can.
+#[must_use]
+pub fn unfit(proc: &Proc, pid: Pid) -> Option<Unfit> {
+    let mask = |status: &[u8], key| {
+        let text = std::str::from_utf8(status_field(status, key)?).ok()?;
+        u64::from_str_radix(text, 16).ok()
+    };
+    let Ok(own) = proc.thread_status(Tid(std::process::id() as i32)) else {
+        return Some(Unfit::Unreadable);
+    };
+    let threads = proc.threads(pid);
+    if threads.is_empty() {
+        return Some(Unfit::Unreadable);
+    }
+    for tid in threads {
+        // One that has ended meanwhile blocks nothing.
+        let Ok(status) = proc.thread_status(tid) else { continue };
+        let filters = |status| status_number(status, "Seccomp_filters");
+        if status_number(&status, "TracerPid") != Some(0) {
+            return Some(Unfit::Traced);
+        }
+        if mask(&status, "SigCgt").is_none_or(|caught| caught & TRAP == 0) {
+            return Some(Unfit::Unhandled);
+        }
+        if mask(&status, "SigBlk").is_none_or(|blocked| blocked & TRAP != 0) {
+            return Some(Unfit::Blocked(tid));
+        }
+        if status_number(&status, "Seccomp") != status_number(&own, "Seccomp")
+            || filters(&status) != filters(&own)
+        {
+            return Some(Unfit::Filtered);
+        }
+    }
+    None
+}
+
+/// The memory of a process as it is when this is made: where it executes another program later, this is still that of
+/// the first one.
+#[derive(Debug)]
+pub struct Memory(File);
+
+impl Memory {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As open(2) of `/proc/<pid>/mem`: the rights of a debugger are needed.
+    pub fn of(proc: &Proc, pid: Pid) -> io::Result<Self> {
+        let path = proc.process_file(pid, "mem");
+        OpenOptions::new().read(true).write(true).open(path).map(Self)
+    }
+
+    /// Writes a breakpoint over the `pause` at this address. False where there is none, or a breakpoint already.
+    ///
+    /// # Errors
+    /// As read(2) and write(2).
+    pub fn set_breakpoint(&self, at: u64) -> io::Result<bool> {
+        let mut found = [0; 2];
+        self.0.read_exact_at(&mut found, at)?;
+        if found != PAUSE {
+            return Ok(false);
+        }
+        self.0.write_all_at(&[BREAKPOINT], at)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// What is said of a process with this status, beside an evenly without filters.
+    fn of(change: (&str, &str)) -> Option<Unfit> {
+        let root = tempfile::tempdir().unwrap();
+        let write = |tid: u32, status: &str| {
+            let dir = root.path().join(format!("{tid}/task/{tid}"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("status"), status).unwrap();
+        };
+        let usual = "TracerPid:\t0\nSigBlk:\t0000000000000000\nSigCgt:\t0000000000000010\nSeccomp:\t0\n\
+                     Seccomp_filters:\t0\n";
+        write(std::process::id(), usual);
+        let (field, value) = change;
+        let changed = |line: &str| match line.split_once(":\t") {
+            Some((name, _)) if name == field => format!("{field}:\t{value}\n"),
+            _ => format!("{line}\n"),
+        };
+        write(2_000_000, &usual.lines().map(changed).collect::<String>());
+        unfit(&Proc::at(root.path()), Pid(2_000_000))
+    }
+
+    #[test]
+    fn a_process_is_fit_only_if_a_trap_reaches_the_handler() {
+        assert_eq!(of(("", "")), None);
+        assert_eq!(of(("TracerPid", "17")), Some(Unfit::Traced));
+        assert_eq!(of(("SigCgt", "ffffffffffffffef")), Some(Unfit::Unhandled));
+        assert_eq!(of(("SigBlk", "0000000000000010")), Some(Unfit::Blocked(Tid(2_000_000))));
+        assert_eq!(of(("Seccomp", "2")), Some(Unfit::Filtered));
+        assert_eq!(of(("Seccomp_filters", "3")), Some(Unfit::Filtered));
+        // What is not there is not taken for good.
+        assert_eq!(of(("SigBlk", "?")), Some(Unfit::Blocked(Tid(2_000_000))));
+    }
+}

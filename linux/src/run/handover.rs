@@ -1,0 +1,351 @@
+//! When threads that spin hand over their CPU, and where: looks whether the threads of a program crowd its CPUs, and only
+//! then puts breakpoints on the instructions at which they wait (`probe/c/handover.h`).
+//!
+//! ```text
+//!   Watches --more threads want to run than there are CPUs--> Hands over --for HOLD nothing was handed over--> Watches
+//! ```
+//!
+//! Invariant: while no more threads want to run than there are CPUs, times of threads are read and nothing else is done.
+
+use crate::breakpoints::{Memory, Unfit, unfit};
+use crate::modules::{Code, parse_code};
+use crate::proc::{Proc, parse_schedstat, read_all};
+use evenly_model::{Nanos, Pid, Tid};
+use evenly_spins::Module;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// For how long CPUs are handed over after there was a reason last.
+const HOLD: Nanos = Nanos::from_millis(2_000);
+/// How often it is looked for code that was loaded meanwhile.
+const AGAIN: Nanos = Nanos::from_millis(500);
+/// The programs go on for so many seconds after evenly has said so last.
+const SECONDS: u32 = 2;
+/// A thread wants to run if it ran or waited for a CPU for this part of the time.
+const WANTS: f64 = 0.5;
+/// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
+const CROWDED: f64 = 0.1;
+/// A module that is larger is not looked at.
+const LARGEST: u64 = 512 << 20;
+/// Of so many threads times are read.
+const MOST_THREADS: usize = 4_096;
+
+/// A process that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Taking {
+    /// The process.
+    pub pid: Pid,
+    /// That of its addresses, which processes that were forked share.
+    pub space: u32,
+    /// It handles SIGTRAP itself.
+    pub has_handler: bool,
+}
+
+/// A place where threads hand over, in the table that is shared with programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(pub u32);
+
+/// What has come of all places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Handed {
+    /// How often threads came to one.
+    pub traps: u64,
+    /// For how long others ran meanwhile.
+    pub given: Nanos,
+    /// For how long threads slept there.
+    pub slept: Nanos,
+}
+
+/// The table that is shared with programs.
+pub trait Places: Send {
+    /// Processes that take part.
+    fn taking(&mut self) -> Vec<Taking>;
+    /// The place of an address; None where there is no room.
+    fn place(&mut self, space: u32, at: u64) -> Option<Place>;
+    /// Whether threads hand over there.
+    fn want(&mut self, place: Place, wanted: bool);
+    /// Until which second of CLOCK_MONOTONIC they do; 0 for not any longer.
+    fn until(&mut self, second: u32);
+    /// What has come of it.
+    fn handed(&self) -> Handed;
+}
+
+/// What is done about a program whose threads spin.
+pub struct HandOver<P> {
+    proc: Proc,
+    places: P,
+    /// CPUs that the program may use.
+    cpus: usize,
+    modules: HashMap<(u64, PathBuf), Arc<Module>>,
+    known: BTreeMap<Taking, Vec<Place>>,
+    times: HashMap<Tid, (Nanos, Nanos)>,
+    seen_at: Nanos,
+    handed: Handed,
+    /// Until when CPUs are handed over.
+    until: Nanos,
+    hands_over: bool,
+    looked_at: Nanos,
+}
+
+impl<P: Places> HandOver<P> {
+    /// For a program that may use so many CPUs.
+    #[must_use]
+    pub fn new(proc: Proc, places: P, cpus: usize, now: Nanos) -> Self {
+        Self {
+            proc,
+            places,
+            cpus,
+            modules: HashMap::new(),
+            known: BTreeMap::new(),
+            times: HashMap::new(),
+            seen_at: now,
+            handed: Handed::default(),
+            until: Nanos::ZERO,
+            hands_over: false,
+            looked_at: Nanos::ZERO,
+        }
+    }
+
+    /// What has come of it so far.
+    pub fn handed(&self) -> Handed {
+        self.places.handed()
+    }
+
+    /// Looks once. To be called again and again; what it finds is about the time since it was called last.
+    pub fn look(&mut self, now: Nanos) {
+        let taking = self.places.taking();
+        self.known.retain(|known, _| taking.contains(known));
+        if self.is_needed(&taking, now) {
+            self.until = now + HOLD;
+        }
+        let was = std::mem::replace(&mut self.hands_over, now < self.until);
+        if !self.hands_over {
+            if was {
+                self.places.until(0);
+            }
+            return;
+        }
+        self.places.until((now.0 / 1_000_000_000) as u32 + SECONDS);
+        let again = !was || now - self.looked_at >= AGAIN;
+        for process in taking {
+            if again || !self.known.contains_key(&process) {
+                self.arm(process);
+            }
+        }
+        if again {
+            self.looked_at = now;
+        }
+    }
+
+    /// No thread hands over from now on.
+    pub fn end(&mut self) {
+        self.places.until(0);
+    }
+
+    /// Whether threads crowd their CPUs, or have handed some over.
+    fn is_needed(&mut self, taking: &[Taking], now: Nanos) -> bool {
+        let elapsed = now - std::mem::replace(&mut self.seen_at, now);
+        let handed = self.places.handed();
+        let before = std::mem::replace(&mut self.handed, handed);
+        let used = (handed.given + handed.slept) - (before.given + before.slept);
+        let (mut want, mut waited) = (0, Nanos::ZERO);
+        let mut times = HashMap::new();
+        let threads = taking.iter().flat_map(|t| self.proc.threads(t.pid)).take(MOST_THREADS);
+        for tid in threads {
+            let Ok(text) = read_all(&self.proc.thread_file(tid, "schedstat")) else { continue };
+            let Some(t) = parse_schedstat(&text) else { continue };
+            if let Some(&(ran, waits)) = self.times.get(&tid) {
+                let (ran, waits) = (t.ran - ran, t.waited - waits);
+                waited += waits;
+                want += usize::from((ran + waits).0 as f64 >= WANTS * elapsed.0 as f64);
+            }
+            times.insert(tid, (t.ran, t.waited));
+        }
+        self.times = times;
+        let part = elapsed.scale(CROWDED);
+        want > self.cpus && waited > part || used > part
+    }
+
+    /// Puts breakpoints into a process, where it can have some; takes them away where it cannot any longer.
+    fn arm(&mut self, process: Taking) {
+        // Before all that is looked at: where another program is executed meanwhile, this stays the memory of the first.
+        let memory = Memory::of(&self.proc, process.pid);
+        let unfit = unfit(&self.proc, process.pid);
+        let fits = !process.has_handler && unfit.is_none();
+        let pauses = if fits { self.pauses(process.pid) } else { Vec::new() };
+        let mut places = self.known.remove(&process).unwrap_or_default();
+        if places.is_empty() && matches!(unfit, Some(Unfit::Blocked(_) | Unfit::Unhandled)) {
+            // For a moment, while a thread or the process begins.
+            return;
+        }
+        for place in places.iter().filter(|_| pauses.is_empty()) {
+            self.places.want(*place, false);
+        }
+        if let Ok(memory) = memory {
+            for at in pauses {
+                let Some(place) = self.places.place(process.space, at) else { break };
+                self.places.want(place, true);
+                // Code that was unmapped meanwhile is no longer of interest.
+                let _ = memory.set_breakpoint(at);
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        self.known.insert(process, places);
+    }
+
+    /// Addresses at which threads of a process wait; none where its signals are not those of the C library.
+    fn pauses(&mut self, pid: Pid) -> Vec<u64> {
+        let Ok(maps) = read_all(&self.proc.process_file(pid, "maps")) else { return Vec::new() };
+        let mut all = Vec::new();
+        for code in parse_code(&maps) {
+            let module = self.module(pid, &code);
+            if module.is_go {
+                return Vec::new();
+            }
+            if !is_of_system(&code) {
+                all.extend(module.pauses.iter().filter_map(|&offset| code.address(offset)));
+            }
+        }
+        all
+    }
+
+    fn module(&mut self, pid: Pid, code: &Code) -> Arc<Module> {
+        let key = (code.inode, code.path.clone());
+        let proc = &self.proc;
+        let found = self.modules.entry(key).or_insert_with(|| {
+            let path = code.path.strip_prefix("/").unwrap_or(&code.path);
+            let file = proc.process_file(pid, "root").join(path);
+            // What is no module, or cannot be read, has no place at which it is known that threads wait.
+            Arc::new(read_module(&file, code.inode).unwrap_or_default())
+        });
+        found.clone()
+    }
+}
+
+fn read_module(path: &std::path::Path, inode: u64) -> Option<Module> {
+    let mut file = File::open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if metadata.ino() != inode || !metadata.is_file() || metadata.len() > LARGEST {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.by_ref().take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Module::of(&bytes).ok()
+}
+
+/// The C library and its loader, of which some code runs while all signals are blocked; and evenly's own libraries.
+fn is_of_system(code: &Code) -> bool {
+    let name = code.path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+    ["libc.so", "libc-", "libpthread", "ld-", "ld.so", "librt", "handover-", "waiting-"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::sync::Mutex;
+
+    const PID: i32 = 70;
+
+    /// What was asked of the table.
+    #[derive(Default)]
+    struct Asked {
+        until: u32,
+        handed: Handed,
+    }
+
+    #[derive(Default, Clone)]
+    struct Fake(Arc<Mutex<Asked>>);
+
+    impl Places for Fake {
+        fn taking(&mut self) -> Vec<Taking> {
+            vec![Taking { pid: Pid(PID), space: 1, has_handler: false }]
+        }
+        fn place(&mut self, _: u32, _: u64) -> Option<Place> {
+            None
+        }
+        fn want(&mut self, _: Place, _: bool) {}
+        fn until(&mut self, second: u32) {
+            self.0.lock().unwrap().until = second;
+        }
+        fn handed(&self) -> Handed {
+            self.0.lock().unwrap().handed
+        }
+    }
+
+    /// A program with threads that have run and waited for so many ms.
+    struct Program {
+        proc: tempfile::TempDir,
+        times: Vec<(u64, u64)>,
+        now_ms: u64,
+        table: Fake,
+        hand_over: HandOver<Fake>,
+    }
+
+    impl Program {
+        fn new(threads: usize, cpus: usize) -> Self {
+            let proc = tempfile::tempdir().unwrap();
+            let (table, now_ms) = (Fake::default(), 5_000);
+            let (at, now) = (Proc::at(proc.path()), Nanos::from_millis(now_ms));
+            let hand_over = HandOver::new(at, table.clone(), cpus, now);
+            Self { proc, times: vec![(0, 0); threads], now_ms, table, hand_over }
+        }
+
+        /// After 20 ms in which each thread ran and waited for so long. Whether CPUs are handed over then.
+        fn passes(&mut self, of_each: (u64, u64)) -> bool {
+            self.now_ms += 20;
+            for (i, (ran, waited)) in self.times.iter_mut().enumerate() {
+                (*ran, *waited) = (*ran + of_each.0, *waited + of_each.1);
+                let tid = PID + i as i32;
+                let task = self.proc.path().join(format!("{PID}/task/{tid}"));
+                let own = self.proc.path().join(format!("{tid}/task/{tid}"));
+                fs::create_dir_all(&task).unwrap();
+                fs::create_dir_all(&own).unwrap();
+                let text = format!("{} {} 1\n", *ran * 1_000_000, *waited * 1_000_000);
+                fs::write(own.join("schedstat"), text).unwrap();
+            }
+            self.hand_over.look(Nanos::from_millis(self.now_ms));
+            self.table.0.lock().unwrap().until > 0
+        }
+    }
+
+    #[test]
+    fn cpus_are_handed_over_only_where_more_threads_want_to_run_than_there_are() {
+        // As many threads as CPUs, one of them beside another program; more, most of them asleep; more of them.
+        assert!(![(20, 0), (10, 10)].iter().any(|&t| {
+            let mut p = Program::new(2, 2);
+            p.passes(t) | p.passes(t) | p.passes(t)
+        }));
+        let mut asleep = Program::new(5, 2);
+        assert!(!(0..5).any(|_| asleep.passes((8, 1))));
+        let mut crowded = Program::new(3, 2);
+        assert!(!crowded.passes((13, 7)), "nothing is known of the time before the first look");
+        assert!(crowded.passes((13, 7)));
+    }
+
+    #[test]
+    fn it_ends_some_time_after_there_was_a_reason_last() {
+        let mut p = Program::new(3, 2);
+        p.passes((13, 7));
+        assert!(p.passes((13, 7)));
+        let until = p.table.0.lock().unwrap().until;
+        assert_eq!(until, 5 + SECONDS);
+        // Threads that sleep while they wait no longer want to run, and go on as long as they hand over.
+        for _ in 0..300 {
+            p.table.0.lock().unwrap().handed.slept += Nanos::from_millis(3);
+            assert!(p.passes((8, 0)));
+        }
+        let ends = (0..300).take_while(|_| p.passes((8, 0))).count();
+        assert_eq!(ends as u64, HOLD.0 / 20_000_000 - 1);
+    }
+}

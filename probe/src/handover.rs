@@ -1,0 +1,181 @@
+//! Where threads that spin hand over their CPU: the table that evenly and programs share (`probe/c/handover.h` is its
+//! layout, `probe/c/handover.c` what is loaded into programs).
+//!
+//! Invariants: it is read and written, and not mapped, so that nothing in it can harm evenly; what programs write is
+//! only counted. Its length is sealed, as programs do map it. A place that was given is never another one.
+
+use crate::layout::handover::{header, place, space};
+use crate::shared::sealed;
+use crate::waiting::{u32_at, u64_at};
+use evenly_model::{Nanos, Pid};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+/// The variable that names the file to programs.
+pub const VARIABLE: &str = "EVENLY_HANDOVER";
+const MAGIC: u64 = u64::from_le_bytes(*b"handover");
+const VERSION: u32 = 1;
+/// How the file is called in `/proc`.
+const NAME: &str = "evenly-handover";
+/// How many processes there is room for.
+const SPACES: usize = header::SIZEOF_SPACES / space::SIZEOF;
+/// How many places.
+const PLACES: u32 = (header::SIZEOF_PLACES / place::SIZEOF) as u32;
+/// How many of them are looked through for an address.
+const NEAR: u32 = 32;
+
+/// A process into which the library is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// The process.
+    pub pid: Pid,
+    /// That of its addresses: processes that were forked have that of their parent.
+    pub space: u32,
+    /// The program handles SIGTRAP itself.
+    pub has_handler: bool,
+}
+
+/// What has come of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Handed {
+    /// How often threads came to it.
+    pub traps: u64,
+    /// For how long others ran meanwhile.
+    pub given: Nanos,
+    /// For how long threads slept there.
+    pub slept: Nanos,
+}
+
+/// The table of a run: for programs that are started with [`Table::variable`] in their environment. It lives as long as
+/// this or a program that has it.
+#[derive(Debug)]
+pub struct Table {
+    file: File,
+    /// Numbers of places, by space and address.
+    given: HashMap<(u32, u64), u32>,
+    taken: Vec<bool>,
+}
+
+impl Table {
+    /// A new one.
+    ///
+    /// # Errors
+    /// Where the system has no place for it.
+    pub fn new() -> io::Result<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
+        let file = sealed(NAME, header::SIZEOF as u64).map_err(|(_, e)| e)?;
+        let boot = boot.trim().as_bytes();
+        let boot = boot.get(..header::SIZEOF_BOOT - 1).unwrap_or(boot);
+        file.write_all_at(&VERSION.to_ne_bytes(), header::VERSION as u64)?;
+        file.write_all_at(&(header::SIZEOF as u32).to_ne_bytes(), header::SIZE as u64)?;
+        file.write_all_at(boot, header::BOOT as u64)?;
+        file.write_all_at(&namespace.to_ne_bytes(), header::PID_NAMESPACE as u64)?;
+        file.write_all_at(&MAGIC.to_ne_bytes(), header::MAGIC as u64)?;
+        Ok(Self { file, given: HashMap::new(), taken: vec![false; PLACES as usize] })
+    }
+
+    /// The variable to be set for programs.
+    #[must_use]
+    pub fn variable(&self) -> (OsString, OsString) {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd());
+        (VARIABLE.into(), path.into())
+    }
+
+    /// The processes into which the library is loaded; those that have ended may be among them. None where it cannot be
+    /// read.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        let mut bytes = [0; header::SIZEOF_SPACES];
+        if self.file.read_exact_at(&mut bytes, header::SPACES as u64).is_err() {
+            return Vec::new();
+        }
+        let of = |entry: &[u8]| {
+            let (pid, space) = (u32_at(entry, space::PID), u32_at(entry, space::SPACE));
+            let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0 && space > 0)?;
+            let has_handler = u32_at(entry, space::TAKEN) != 0;
+            Some(Process { pid: Pid(pid), space, has_handler })
+        };
+        bytes.chunks_exact(space::SIZEOF).take(SPACES).filter_map(of).collect()
+    }
+
+    /// The number of the place of an address; it is written where it is new. None where there is no room.
+    pub fn place(&mut self, space: u32, at: u64) -> Option<u32> {
+        if let Some(&number) = self.given.get(&(space, at)) {
+            return Some(number);
+        }
+        let first = first_place(at);
+        let number = (0..NEAR).map(|i| (first + i) % PLACES).find(|&n| !self.taken[n as usize])?;
+        // Nobody looks for it before a breakpoint is written, and that is after this.
+        let begin = offset(number);
+        self.file.write_all_at(&space.to_ne_bytes(), begin + place::SPACE as u64).ok()?;
+        self.file.write_all_at(&at.to_ne_bytes(), begin + place::AT as u64).ok()?;
+        self.taken[number as usize] = true;
+        self.given.insert((space, at), number);
+        Some(number)
+    }
+
+    /// Whether threads hand over there.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn want(&self, number: u32, wanted: bool) -> io::Result<()> {
+        let at = offset(number) + place::WANTED as u64;
+        self.file.write_all_at(&u32::from(wanted).to_ne_bytes(), at)
+    }
+
+    /// Until which second of `CLOCK_MONOTONIC` they do; 0: not any longer.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn until(&self, second: u32) -> io::Result<()> {
+        self.file.write_all_at(&second.to_ne_bytes(), header::UNTIL as u64)
+    }
+
+    /// The places that were given, with what has come of each.
+    pub fn handed(&self) -> impl Iterator<Item = (u32, u64, Handed)> {
+        self.given.iter().filter_map(|(&(space, at), &number)| {
+            let mut bytes = [0; place::SIZEOF];
+            self.file.read_exact_at(&mut bytes, offset(number)).ok()?;
+            let handed = Handed {
+                traps: u64_at(&bytes, place::TRAPS),
+                given: Nanos(u64_at(&bytes, place::GIVEN)),
+                slept: Nanos(u64_at(&bytes, place::SLEPT)),
+            };
+            Some((space, at, handed))
+        })
+    }
+}
+
+/// Where a place is in the file.
+fn offset(number: u32) -> u64 {
+    header::PLACES as u64 + u64::from(number % PLACES) * place::SIZEOF as u64
+}
+
+/// As `evenly_first_place`.
+fn first_place(at: u64) -> u32 {
+    ((at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32) % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Header;
+
+    #[test]
+    fn the_layout_is_that_of_the_c_header() {
+        let mut header = Header::of("handover.h");
+        header.holds(format_args!("EVENLY_HANDOVER_MAGIC == UINT64_C({MAGIC})"));
+        header.holds(format_args!("EVENLY_HANDOVER_VERSION == {VERSION}"));
+        header.holds(format_args!("EVENLY_NEAR == {NEAR} && EVENLY_PLACES == {PLACES}"));
+        header.holds(format_args!("EVENLY_SPACES == {SPACES}"));
+        header.check(
+            "EVENLY_HANDOVER_VARIABLE EVENLY_HANDOVER_NAME",
+            "EVENLY_HANDOVER/memfd:evenly-handover",
+        );
+    }
+}

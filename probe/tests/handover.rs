@@ -1,0 +1,256 @@
+//! Programs that spin, with breakpoints where they wait: each goes on as it would without, and hands over its CPU.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use common::built;
+use evenly_linux::breakpoints::{Memory, Unfit, unfit};
+use evenly_linux::modules::parse_code;
+use evenly_linux::proc::Proc;
+use evenly_model::{Pid, Tid};
+use evenly_probe::handover::{Process, Table};
+use evenly_probe::load::{handover, preload};
+use evenly_spins::Module;
+use evenly_testing::{wait_for, wait_until};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+const FOR_EVER: u32 = u32::MAX;
+
+fn program() -> PathBuf {
+    built("spins", "gcc", &["-O2"])
+}
+
+/// A program with the library in it.
+struct Spinning {
+    table: Table,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Spinning {
+    /// Until it says that it is ready.
+    fn start(what: &str) -> Self {
+        let table = Table::new().unwrap();
+        let library = handover(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+        let (name, value) = table.variable();
+        let mut command = Command::new("timeout");
+        command.args(["-k", "1", "60"]).arg(program()).arg(what).env(name, value);
+        command.env("LD_PRELOAD", preload(&library, None).unwrap());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut it = Self { table, child, stdin, stdout: BufReader::new(stdout) };
+        it.until_ready();
+        it
+    }
+
+    fn until_ready(&mut self) {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+    }
+
+    /// The program, which `timeout` has started.
+    fn process(&self) -> Process {
+        let is_it =
+            |p: &Process| fs::read_link(format!("/proc/{}/exe", p.pid)).ok() == Some(program());
+        wait_for("the program in the table", || self.table.processes().into_iter().find(is_it))
+    }
+
+    fn pauses(&self, process: Process) -> Vec<u64> {
+        let maps = fs::read(format!("/proc/{}/maps", process.pid)).unwrap();
+        let found = Module::of(&fs::read(program()).unwrap()).unwrap().pauses;
+        let code = parse_code(&maps).into_iter().filter(|c| c.path == program());
+        let all: Vec<u64> = code
+            .flat_map(|c| found.iter().filter_map(move |&p| c.address(p)).collect::<Vec<_>>())
+            .collect();
+        assert!(!all.is_empty());
+        all
+    }
+
+    /// Breakpoints wherever it waits.
+    fn arm(&mut self) -> Vec<u64> {
+        let process = self.process();
+        // The C library blocks all signals while a thread begins.
+        wait_until("it can have breakpoints", || unfit(&Proc::default(), process.pid).is_none());
+        let memory = Memory::of(&Proc::default(), process.pid).unwrap();
+        self.table.until(FOR_EVER).unwrap();
+        let all = self.pauses(process);
+        for &at in &all {
+            let place = self.table.place(process.space, at).unwrap();
+            self.table.want(place, true).unwrap();
+            assert!(memory.set_breakpoint(at).unwrap());
+            assert!(!memory.set_breakpoint(at).unwrap(), "there is one");
+        }
+        all
+    }
+
+    fn go(&mut self) {
+        self.stdin.write_all(b"x").unwrap();
+    }
+
+    fn traps(&self) -> u64 {
+        self.table.handed().map(|(_, _, handed)| handed.traps).sum()
+    }
+
+    /// What it says from here on, and how it ends.
+    fn end(mut self) -> (String, ExitStatus, u64) {
+        let mut said = String::new();
+        self.stdout.read_to_string(&mut said).unwrap();
+        let status = self.child.wait().unwrap();
+        (said, status, self.traps())
+    }
+
+    /// It says that all was as it should be.
+    fn finishes(self) -> u64 {
+        let (said, status, traps) = self.end();
+        assert_eq!((said.as_str(), status.code()), ("done\n", Some(0)));
+        traps
+    }
+}
+
+/// The program with breakpoints does what it does without, and comes to them.
+fn goes_on(what: &str) {
+    let mut it = Spinning::start(what);
+    it.arm();
+    it.go();
+    assert!(it.finishes() > 0, "{what}");
+}
+
+#[test]
+fn threads_meet_at_a_barrier_of_their_own() {
+    goes_on("barrier");
+}
+
+#[test]
+fn threads_that_block_all_signals_spin_as_well() {
+    goes_on("masks");
+}
+
+#[test]
+fn handlers_that_block_all_signals_spin_and_interrupt_threads_that_spin() {
+    goes_on("handlers");
+}
+
+#[test]
+fn handlers_jump_out_of_threads_that_spin() {
+    goes_on("jumps");
+}
+
+#[test]
+fn threads_that_spin_are_cancelled() {
+    goes_on("cancelled");
+}
+
+#[test]
+fn a_thread_with_the_smallest_stack_spins() {
+    goes_on("small");
+}
+
+#[test]
+fn no_call_of_another_thread_is_interrupted() {
+    goes_on("calls");
+}
+
+#[test]
+fn forked_processes_have_the_breakpoints_of_their_parent() {
+    goes_on("forks");
+}
+
+/// The table knows the process as another one then, whose mask does not block the trap.
+#[test]
+fn a_process_that_executes_another_program_begins_anew() {
+    let mut it = Spinning::start("executes");
+    let before = it.process();
+    it.arm();
+    it.go();
+    it.until_ready();
+    let after = it.process();
+    assert!(after.pid == before.pid && after.space != before.space, "{before:?} {after:?}");
+    it.arm();
+    it.go();
+    assert!(it.finishes() > 0);
+}
+
+#[test]
+fn traps_of_the_program_are_its_own() {
+    let mut it = Spinning::start("own_handler");
+    // It was set before there was a breakpoint: then evenly leaves it alone.
+    assert!(it.process().has_handler);
+    it.arm();
+    it.go();
+    assert!(it.finishes() > 0);
+    for what in ["dies", "dies_if_sent"] {
+        let mut it = Spinning::start(what);
+        it.arm();
+        it.go();
+        let (said, status, _) = it.end();
+        // `timeout` ends as what it has started.
+        let died = status.signal() == Some(5) || status.code() == Some(128 + 5);
+        assert!(said.is_empty() && died, "{what}: {said} {status}");
+    }
+}
+
+/// Would catch: breakpoints that stay when evenly was killed.
+#[test]
+fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {
+    for by_place in [false, true] {
+        let mut it = Spinning::start("waits");
+        let all = it.arm();
+        wait_until("it comes to a breakpoint", || it.traps() > 3);
+        if by_place {
+            for &at in &all {
+                let place = it.table.place(it.process().space, at).unwrap();
+                it.table.want(place, false).unwrap();
+            }
+        } else {
+            it.table.until(1).unwrap();
+        }
+        let memory = Memory::of(&Proc::default(), it.process().pid).unwrap();
+        // Where a breakpoint can be set again there was none.
+        wait_until("the instruction is there again", || {
+            all.iter().any(|&at| memory.set_breakpoint(at).unwrap())
+        });
+        it.go();
+        assert!(it.finishes() > 3);
+    }
+}
+
+#[test]
+fn processes_that_would_not_survive_a_trap_are_left_alone() {
+    let proc = Proc::default();
+    let it = Spinning::start("blocked");
+    let pid = it.process().pid;
+    assert_eq!(unfit(&proc, pid), Some(Unfit::Blocked(Tid(pid.0))));
+    goes_to_its_end(it);
+    let it = Spinning::start("filtered");
+    assert_eq!(unfit(&proc, it.process().pid), Some(Unfit::Filtered));
+    goes_to_its_end(it);
+    // Nobody has loaded the library into this process.
+    assert_eq!(unfit(&proc, Pid(std::process::id() as i32)), Some(Unfit::Unhandled));
+    assert_eq!(unfit(&proc, Pid(i32::MAX)), Some(Unfit::Unreadable));
+}
+
+fn goes_to_its_end(mut it: Spinning) {
+    it.go();
+    it.finishes();
+}
+
+/// A table that is full of other addresses has no more room, and says so.
+#[test]
+fn a_place_is_found_again_and_room_ends() {
+    let mut table = Table::new().unwrap();
+    let first = table.place(1, 0x1000).unwrap();
+    assert_eq!(table.place(1, 0x1000), Some(first));
+    assert_ne!(table.place(2, 0x1000), Some(first));
+    let more = (0..20_000u64).filter(|i| table.place(3, 0x40_0000 + i * 16).is_some()).count();
+    assert!((4_000..8_192).contains(&more), "{more}");
+    assert_eq!(table.place(1, 0x1000), Some(first));
+    assert_eq!(table.handed().count(), more + 2);
+}

@@ -1,0 +1,400 @@
+/* What programs do that spin, and that must go on as it would without breakpoints. The first argument says what; each says
+ * `ready`, waits for a byte, and says `done` if all was as it should be. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                            \
+	do {                                                                                   \
+		if (!(what)) {                                                                 \
+			printf("line %d: %s, errno %d\n", __LINE__, #what, errno);             \
+			exit(9);                                                               \
+		}                                                                              \
+	} while (0)
+
+static _Atomic int flag, arrived, turns, handled, trapped;
+
+__attribute__((noinline)) static void spin_while(_Atomic int *what, int is)
+{
+	while (atomic_load(what) == is)
+		__builtin_ia32_pause();
+}
+
+static void ready(void)
+{
+	char byte;
+	printf("ready\n");
+	fflush(stdout);
+	CHECK(read(0, &byte, 1) == 1);
+}
+
+static void sleep_ms(long ms)
+{
+	struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+	while (nanosleep(&time, &time))
+		;
+}
+
+static pthread_t start(void *(*run)(void *))
+{
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, run, NULL) == 0);
+	return thread;
+}
+
+/* ---------------------------------------------------------------- meeting */
+
+#define MEETINGS 3000
+static int members;
+
+static void meet(void)
+{
+	int now = atomic_load(&turns);
+	if (atomic_fetch_add(&arrived, 1) + 1 == members) {
+		atomic_store(&arrived, 0);
+		atomic_fetch_add(&turns, 1);
+	} else {
+		spin_while(&turns, now);
+	}
+}
+
+static void *meets(void *unused)
+{
+	for (int i = 0; i < MEETINGS; i++)
+		meet();
+	return unused;
+}
+
+static void meetings(int n)
+{
+	pthread_t threads[64];
+	members = n;
+	atomic_store(&turns, 0);
+	for (int i = 0; i < n; i++)
+		threads[i] = start(meets);
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(atomic_load(&turns) == MEETINGS);
+}
+
+static void barrier(void)
+{
+	ready();
+	meetings(5);
+}
+
+/* ---------------------------------------------------------------- signals of the program */
+
+static void *sets_flag(void *unused)
+{
+	sleep_ms(30);
+	atomic_store(&flag, 1);
+	return unused;
+}
+
+static void masks(void)
+{
+	sigset_t all, found;
+	sigfillset(&all);
+	CHECK(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+	CHECK(pthread_sigmask(SIG_SETMASK, NULL, &found) == 0 && sigismember(&found, SIGTRAP) && sigismember(&found, SIGUSR1));
+	sigset_t trap;
+	sigemptyset(&trap);
+	sigaddset(&trap, SIGTRAP);
+	CHECK(sigprocmask(SIG_UNBLOCK, &trap, &found) == 0 && sigismember(&found, SIGTRAP));
+	CHECK(sigprocmask(SIG_BLOCK, NULL, &found) == 0 && !sigismember(&found, SIGTRAP) && sigismember(&found, SIGUSR1));
+	CHECK(sigprocmask(SIG_BLOCK, &trap, &found) == 0 && !sigismember(&found, SIGTRAP));
+	CHECK(sigprocmask(SIG_BLOCK, NULL, &found) == 0 && sigismember(&found, SIGTRAP));
+	ready();
+	pthread_t other = start(sets_flag);
+	spin_while(&flag, 0);
+	pthread_join(other, NULL);
+}
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+	int before = atomic_load(&turns);
+	atomic_store(&flag, 1);
+	/* Until the other thread has taken notice. */
+	spin_while(&turns, before);
+	atomic_fetch_add(&handled, 1);
+}
+
+static void *notices(void *unused)
+{
+	sigset_t alarm;
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm, NULL);
+	for (;;) {
+		spin_while(&flag, 0);
+		atomic_store(&flag, 0);
+		atomic_fetch_add(&turns, 1);
+		if (atomic_load(&turns) > 60)
+			return unused;
+	}
+}
+
+/* Handlers with all signals blocked that spin, and interrupt threads that spin. */
+static void handlers(void)
+{
+	struct sigaction action = { .sa_handler = on_alarm }, found;
+	sigfillset(&action.sa_mask);
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	CHECK(sigaction(SIGALRM, NULL, &found) == 0 && found.sa_handler == on_alarm && sigismember(&found.sa_mask, SIGTRAP));
+	pthread_t other = start(notices);
+	ready();
+	for (int i = 0; i < 50; i++) {
+		struct itimerval timer = { .it_value = { 0, 1000 } };
+		setitimer(ITIMER_REAL, &timer, NULL);
+		spin_while(&handled, i);
+	}
+	while (atomic_load(&turns) <= 60)
+		atomic_store(&flag, 1);
+	pthread_join(other, NULL);
+}
+
+static void on_trap(int signal, siginfo_t *info, void *context)
+{
+	(void)context;
+	CHECK(signal == SIGTRAP && (info->si_code == SI_KERNEL || info->si_code == SI_TKILL));
+	sigset_t found;
+	pthread_sigmask(SIG_BLOCK, NULL, &found);
+	CHECK(sigismember(&found, SIGUSR2));
+	atomic_fetch_add(&trapped, 1);
+}
+
+static void own_handler(void)
+{
+	struct sigaction action = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO }, found;
+	sigaddset(&action.sa_mask, SIGUSR2);
+	CHECK(sigaction(SIGTRAP, &action, &found) == 0 && found.sa_handler == SIG_DFL);
+	ready();
+	__asm__ volatile("int3");
+	CHECK(raise(SIGTRAP) == 0);
+	CHECK(atomic_load(&trapped) == 2);
+	pthread_t other = start(sets_flag);
+	spin_while(&flag, 0);
+	pthread_join(other, NULL);
+	CHECK(sigaction(SIGTRAP, NULL, &found) == 0 && found.sa_sigaction == on_trap);
+	CHECK(signal(SIGTRAP, SIG_IGN) == (void (*)(int))on_trap && raise(SIGTRAP) == 0);
+	CHECK(signal(SIGTRAP, SIG_DFL) == SIG_IGN);
+}
+
+static void dies(void)
+{
+	ready();
+	__asm__ volatile("int3");
+}
+
+static void dies_if_sent(void)
+{
+	ready();
+	raise(SIGTRAP);
+}
+
+/* ---------------------------------------------------------------- threads and processes */
+
+static void forks(void)
+{
+	ready();
+	for (int depth = 0; depth < 3; depth++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			meetings(3);
+			continue;
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		if (depth > 0)
+			exit(0);
+		return;
+	}
+	exit(0);
+}
+
+static void executes(const char *self)
+{
+	ready();
+	pid_t child = vfork();
+	if (child == 0) {
+		execl("/bin/true", "true", NULL);
+		_exit(1);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	meetings(3);
+	sigset_t all;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	execl(self, self, "barrier", NULL);
+	CHECK(0);
+}
+
+static sigjmp_buf away;
+
+static void jump(int signal)
+{
+	(void)signal;
+	siglongjmp(away, 1);
+}
+
+static void jumps(void)
+{
+	static volatile int jumped;
+	signal(SIGALRM, jump);
+	ready();
+	if (sigsetjmp(away, 1))
+		jumped++;
+	if (jumped < 50) {
+		struct itimerval timer = { .it_value = { 0, 2000 } };
+		setitimer(ITIMER_REAL, &timer, NULL);
+		spin_while(&flag, 0);
+	}
+	CHECK(jumped == 50);
+	meetings(3);
+}
+
+static void *spins_for_ever(void *unused)
+{
+	int type;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	spin_while(&flag, 0);
+	return unused;
+}
+
+static void cancelled(void)
+{
+	ready();
+	for (int i = 0; i < 20; i++) {
+		pthread_t thread = start(spins_for_ever);
+		sleep_ms(3);
+		CHECK(pthread_cancel(thread) == 0);
+		void *result;
+		CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+	}
+}
+
+static void small(void)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	pthread_attr_init(&attributes);
+	CHECK(pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN)) == 0);
+	ready();
+	CHECK(pthread_create(&thread, &attributes, spins_for_ever, NULL) == 0);
+	sleep_ms(30);
+	atomic_store(&flag, 1);
+	pthread_join(thread, NULL);
+}
+
+static void *in_calls(void *unused)
+{
+	struct timespec time = { .tv_nsec = 100000000 }, until;
+	CHECK(nanosleep(&time, NULL) == 0);
+	CHECK(poll(NULL, 0, 100) == 0);
+	sem_t never;
+	sem_init(&never, 0, 0);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 100000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	CHECK(sem_timedwait(&never, &until) == -1 && errno == ETIMEDOUT);
+	sigset_t all;
+	sigfillset(&all);
+	time.tv_nsec = 100000000;
+	CHECK(sigtimedwait(&all, NULL, &time) == -1 && errno == EAGAIN);
+	atomic_store(&flag, 1);
+	return unused;
+}
+
+/* No call of a thread ends early because another spins. */
+static void calls(void)
+{
+	ready();
+	pthread_t thread = start(in_calls), spinning = start(spins_for_ever);
+	spin_while(&flag, 0);
+	pthread_join(thread, NULL);
+	pthread_join(spinning, NULL);
+}
+
+/* ---------------------------------------------------------------- what evenly leaves alone */
+
+static void blocked(void)
+{
+	unsigned long all = ~0ul;
+	CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, 8) == 0);
+	ready();
+	pthread_t other = start(sets_flag);
+	spin_while(&flag, 0);
+	pthread_join(other, NULL);
+}
+
+static void filtered(void)
+{
+	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog program = { .len = 1, .filter = &allow };
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	ready();
+}
+
+/* It spins until a byte comes. */
+static void *reads(void *unused)
+{
+	char byte;
+	CHECK(read(0, &byte, 1) == 1);
+	atomic_store(&flag, 1);
+	return unused;
+}
+
+static void waits(void)
+{
+	pthread_t other = start(reads);
+	printf("ready\n");
+	fflush(stdout);
+	spin_while(&flag, 0);
+	pthread_join(other, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} all[] = {
+		{ "barrier", barrier }, { "masks", masks }, { "handlers", handlers }, { "own_handler", own_handler },
+		{ "dies", dies }, { "dies_if_sent", dies_if_sent }, { "forks", forks }, { "jumps", jumps },
+		{ "cancelled", cancelled }, { "small", small }, { "calls", calls }, { "blocked", blocked },
+		{ "filtered", filtered }, { "waits", waits },
+	};
+	CHECK(argc == 2);
+	if (!strcmp(argv[1], "executes"))
+		executes(argv[0]);
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (!strcmp(argv[1], all[i].name)) {
+			all[i].run();
+			printf("done\n");
+			return 0;
+		}
+	return 8;
+}
