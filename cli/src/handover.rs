@@ -20,6 +20,9 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The part of a CPU that looking may take.
 const SHARE: f64 = 0.003;
+/// How long it may be until it is looked again at the most, whatever that costs: programs have to be told that they are to go
+/// on handing over. What costs more than this allows is looking through files, which is done once.
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// The table, as [`HandOver`] needs it.
 struct Shared(Table);
@@ -129,6 +132,23 @@ fn look(keeper: &Weak<Mutex<HandOver<Shared>>>) {
         let before = thread_cpu_time();
         keeper.lock().unwrap_or_else(PoisonError::into_inner).look(now());
         let cost: Nanos = thread_cpu_time() - before;
-        pause = INTERVAL.max(Duration::from_nanos(cost.scale(1.0 / SHARE).0));
+        pause = pause_after(cost);
+    }
+}
+
+fn pause_after(cost: Nanos) -> Duration {
+    Duration::from_nanos(cost.scale(1.0 / SHARE).0).clamp(INTERVAL, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_linux::handover::SECONDS;
+
+    /// Would catch: programs that hand over no longer, because a long look at their files is followed by a longer pause.
+    #[test]
+    fn programs_are_told_to_go_on_whatever_looking_costs() {
+        assert_eq!(pause_after(Nanos::from_micros(10)), INTERVAL);
+        assert!(pause_after(Nanos::from_millis(100)).as_secs() < u64::from(SECONDS) - 1);
     }
 }

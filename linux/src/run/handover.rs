@@ -24,8 +24,8 @@ use std::sync::Arc;
 const HOLD: Nanos = Nanos::from_millis(2_000);
 /// How often it is looked for code that was loaded meanwhile.
 const AGAIN: Nanos = Nanos::from_millis(500);
-/// The programs go on for so many seconds after evenly has said so last.
-const SECONDS: u32 = 2;
+/// The programs go on for so many seconds after evenly has said so last, or one less.
+pub const SECONDS: u32 = 3;
 /// A thread wants to run if it ran or waited for a CPU for this part of the time.
 const WANTS: f64 = 0.5;
 /// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
@@ -205,13 +205,14 @@ impl<P: Places> HandOver<P> {
         let Ok(maps) = read_all(&self.proc.process_file(pid, "maps")) else { return Vec::new() };
         let mut all = Vec::new();
         for code in parse_code(&maps) {
+            if is_of_system(&code) {
+                continue;
+            }
             let module = self.module(pid, &code);
             if module.is_go {
                 return Vec::new();
             }
-            if !is_of_system(&code) {
-                all.extend(module.pauses.iter().filter_map(|&offset| code.address(offset)));
-            }
+            all.extend(module.pauses.iter().filter_map(|&offset| code.address(offset)));
         }
         all
     }
