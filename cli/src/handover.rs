@@ -8,11 +8,14 @@ use evenly_linux::clock::{now, thread_cpu_time};
 use evenly_linux::handover::{HandOver, Handed, Place, Places, Taking};
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Threads;
-use evenly_model::Nanos;
+use evenly_model::{Nanos, printable};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
+use evenly_report::HandedOver;
 use evenly_topology::cache_dir;
+use object::{Object, ObjectSegment};
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -50,12 +53,11 @@ impl Places for Shared {
         let _ = self.0.until(second);
     }
 
-    fn handed(&self) -> Handed {
-        self.0.handed().fold(Handed::default(), |sum, (_, _, h)| Handed {
-            traps: sum.traps + h.traps,
-            given: sum.given + h.given,
-            slept: sum.slept + h.slept,
-        })
+    fn handed(&self) -> Vec<(Place, Handed)> {
+        let of = |(number, h): (u32, evenly_probe::handover::Handed)| {
+            (Place(number), Handed { traps: h.traps, given: h.given, slept: h.slept })
+        };
+        self.0.handed().map(of).collect()
     }
 }
 
@@ -108,19 +110,36 @@ impl Prepared {
 }
 
 impl HandingOver {
-    /// What is to be said of it at the end.
-    pub(crate) fn note(&self) -> Option<String> {
+    /// What has come of it; None where no thread came to a breakpoint. From here on nobody hands over.
+    pub(crate) fn report(&self) -> Option<HandedOver> {
         let mut keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         keeper.end();
-        let Handed { traps, given, slept } = keeper.handed();
-        let (given, slept) = (given.as_secs_f64(), slept.as_secs_f64());
-        (traps > 0).then(|| {
-            format!(
-                "threads that spun handed over their CPU for {given:.2} s, and slept for {slept:.2} s ({traps} times \
-                 asked)"
-            )
-        })
+        let (Handed { traps, given, slept }, most) = keeper.handed();
+        let place = most.and_then(|(file, offset)| place(file, *offset));
+        let (given_s, slept_s) = (given.as_secs_f64(), slept.as_secs_f64());
+        (traps > 0).then_some(HandedOver { asked: traps, given_s, slept_s, place })
     }
+}
+
+/// The function at this place of a file, with its line; None where the file does not say.
+fn place(file: &Path, offset: u64) -> Option<String> {
+    let bytes = std::fs::read(file).ok()?;
+    let object = object::File::parse(&*bytes).ok()?;
+    let at = object.segments().find_map(|s| {
+        let (begin, length) = s.file_range();
+        (begin..begin + length).contains(&offset).then(|| s.address() + (offset - begin))
+    })?;
+    let loader = addr2line::Loader::new(file).ok()?;
+    let name =
+        loader.find_symbol(at).map(|name| addr2line::demangle_auto(name.into(), None).into_owned());
+    let line = loader.find_location(at).ok().flatten().and_then(|l| {
+        let file = Path::new(l.file?).file_name()?.to_string_lossy();
+        Some(format!("{file}:{}", l.line?))
+    });
+    let module = || file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.or_else(module)?;
+    let text = line.map_or_else(|| name.clone(), |line| format!("{name} ({line})"));
+    Some(printable(&text).into_owned())
 }
 
 /// Looks until nobody has a use for it.

@@ -137,8 +137,8 @@ impl Table {
     }
 
     /// The places that were given, with what has come of each.
-    pub fn handed(&self) -> impl Iterator<Item = (u32, u64, Handed)> {
-        self.given.iter().filter_map(|(&(space, at), &number)| {
+    pub fn handed(&self) -> impl Iterator<Item = (u32, Handed)> {
+        self.given.values().filter_map(|&number| {
             let mut bytes = [0; place::SIZEOF];
             self.file.read_exact_at(&mut bytes, offset(number)).ok()?;
             let handed = Handed {
@@ -146,7 +146,7 @@ impl Table {
                 given: Nanos(u64_at(&bytes, place::GIVEN)),
                 slept: Nanos(u64_at(&bytes, place::SLEPT)),
             };
-            Some((space, at, handed))
+            Some((number, handed))
         })
     }
 }

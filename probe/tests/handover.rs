@@ -96,7 +96,7 @@ impl Spinning {
     }
 
     fn traps(&self) -> u64 {
-        self.table.handed().map(|(_, _, handed)| handed.traps).sum()
+        self.table.handed().map(|(_, handed)| handed.traps).sum()
     }
 
     /// What it says from here on, and how it ends.

@@ -116,7 +116,6 @@ impl Facts {
     ) {
         live.summary.notes.splice(0..0, self.notes.iter().cloned());
         live.summary.notes.extend(self.watch.as_ref().and_then(Watch::note));
-        live.summary.notes.extend(self.hands.take().and_then(|hands| hands.note()));
         let report = RunReport {
             schema: evenly_report::SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),
@@ -150,6 +149,7 @@ impl Facts {
             summary: live.summary,
             efficiency: None,
             probe: self.watch.as_ref().map(Watch::report),
+            handed_over: self.hands.take().and_then(|hands| hands.report()),
             messages: self.counting.as_ref().map(Counting::report),
             measured: None,
             gain: None,

@@ -17,13 +17,17 @@ fn threads_at_a_barrier_of_their_own_hand_over_their_cpu() {
         let (output, report) = tool.json(&format!("-q --cpus {cpu} {options}"), &program);
         assert!(output.status.success(), "{report:#}");
         let made: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
-        let handed = report["notes"].to_string().contains("handed over their CPU");
+        let handed = report["handed_over"].clone();
         (made["checksum"].to_string(), handed)
     };
     let (_, handed) = run("", "5000");
-    assert!(handed);
+    assert!(
+        handed["asked"].as_u64() > Some(1000) && handed["given_s"].as_f64() > Some(0.0),
+        "{handed}"
+    );
+    assert!(handed["place"].as_str().unwrap().contains("barrier.c:"), "{handed}");
     // It computes the same without, and nobody is asked.
     let (alone, handed) = run("--cooperate off", "100");
-    assert!(!handed);
+    assert!(handed.is_null(), "{handed}");
     assert_eq!(run("", "100").0, alone);
 }

@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// For how long CPUs are handed over after there was a reason last.
@@ -47,7 +47,7 @@ pub struct Taking {
 }
 
 /// A place where threads hand over, in the table that is shared with programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(pub u32);
 
 /// What has come of all places.
@@ -71,8 +71,8 @@ pub trait Places: Send {
     fn want(&mut self, place: Place, wanted: bool);
     /// Until which second of CLOCK_MONOTONIC they do; 0 for not any longer.
     fn until(&mut self, second: u32);
-    /// What has come of it.
-    fn handed(&self) -> Handed;
+    /// What has come of each place.
+    fn handed(&self) -> Vec<(Place, Handed)>;
 }
 
 /// What is done about a program whose threads spin.
@@ -85,7 +85,9 @@ pub struct HandOver<P> {
     known: BTreeMap<Taking, Vec<Place>>,
     times: HashMap<Tid, (Nanos, Nanos)>,
     seen_at: Nanos,
-    handed: Handed,
+    handed: Nanos,
+    /// Files in which places are, and where in them.
+    whereabouts: HashMap<Place, (PathBuf, u64)>,
     /// Until when CPUs are handed over.
     until: Nanos,
     hands_over: bool,
@@ -104,16 +106,25 @@ impl<P: Places> HandOver<P> {
             known: BTreeMap::new(),
             times: HashMap::new(),
             seen_at: now,
-            handed: Handed::default(),
+            handed: Nanos::ZERO,
+            whereabouts: HashMap::new(),
             until: Nanos::ZERO,
             hands_over: false,
             looked_at: Nanos::ZERO,
         }
     }
 
-    /// What has come of it so far.
-    pub fn handed(&self) -> Handed {
-        self.places.handed()
+    /// What has come of it so far, and the file and the place in it at which threads came to a breakpoint most often.
+    pub fn handed(&self) -> (Handed, Option<&(PathBuf, u64)>) {
+        let all = self.places.handed();
+        let most = all.iter().max_by_key(|(_, handed)| handed.traps);
+        let most = most.and_then(|(place, _)| self.whereabouts.get(place));
+        let sum = all.iter().fold(Handed::default(), |sum, (_, h)| Handed {
+            traps: sum.traps + h.traps,
+            given: sum.given + h.given,
+            slept: sum.slept + h.slept,
+        });
+        (sum, most)
     }
 
     /// Looks once. To be called again and again; what it finds is about the time since it was called last.
@@ -150,9 +161,9 @@ impl<P: Places> HandOver<P> {
     /// Whether threads crowd their CPUs, or have handed some over.
     fn is_needed(&mut self, taking: &[Taking], now: Nanos) -> bool {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
-        let handed = self.places.handed();
-        let before = std::mem::replace(&mut self.handed, handed);
-        let used = (handed.given + handed.slept) - (before.given + before.slept);
+        let (handed, _) = self.handed();
+        let handed = handed.given + handed.slept;
+        let used = handed - std::mem::replace(&mut self.handed, handed);
         let (mut want, mut waited) = (0, Nanos::ZERO);
         let mut times = HashMap::new();
         let threads = taking.iter().flat_map(|t| self.proc.threads(t.pid)).take(MOST_THREADS);
@@ -187,8 +198,9 @@ impl<P: Places> HandOver<P> {
             self.places.want(*place, false);
         }
         if let Ok(memory) = memory {
-            for at in pauses {
+            for (at, file, offset) in pauses {
                 let Some(place) = self.places.place(process.space, at) else { break };
+                self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
                 self.places.want(place, true);
                 // Code that was unmapped meanwhile is no longer of interest.
                 let _ = memory.set_breakpoint(at);
@@ -200,8 +212,9 @@ impl<P: Places> HandOver<P> {
         self.known.insert(process, places);
     }
 
-    /// Addresses at which threads of a process wait; none where its signals are not those of the C library.
-    fn pauses(&mut self, pid: Pid) -> Vec<u64> {
+    /// Addresses at which threads of a process wait, and where in which file that is; none where its signals are not those
+    /// of the C library.
+    fn pauses(&mut self, pid: Pid) -> Vec<(u64, Arc<Path>, u64)> {
         let Ok(maps) = read_all(&self.proc.process_file(pid, "maps")) else { return Vec::new() };
         let mut all = Vec::new();
         for code in parse_code(&maps) {
@@ -212,7 +225,9 @@ impl<P: Places> HandOver<P> {
             if module.is_go {
                 return Vec::new();
             }
-            all.extend(module.pauses.iter().filter_map(|&offset| code.address(offset)));
+            let path: Arc<Path> = code.path.as_path().into();
+            let at = |&offset| Some((code.address(offset)?, path.clone(), offset));
+            all.extend(module.pauses.iter().filter_map(at));
         }
         all
     }
@@ -230,7 +245,7 @@ impl<P: Places> HandOver<P> {
     }
 }
 
-fn read_module(path: &std::path::Path, inode: u64) -> Option<Module> {
+fn read_module(path: &Path, inode: u64) -> Option<Module> {
     let mut file = File::open(path).ok()?;
     let metadata = file.metadata().ok()?;
     if metadata.ino() != inode || !metadata.is_file() || metadata.len() > LARGEST {
@@ -279,8 +294,8 @@ mod tests {
         fn until(&mut self, second: u32) {
             self.0.lock().unwrap().until = second;
         }
-        fn handed(&self) -> Handed {
-            self.0.lock().unwrap().handed
+        fn handed(&self) -> Vec<(Place, Handed)> {
+            vec![(Place(0), self.0.lock().unwrap().handed)]
         }
     }
 

@@ -99,6 +99,9 @@ pub struct RunReport {
     pub efficiency: Option<Efficiency>,
     /// What the probe has reported, if the program had one.
     pub probe: Option<ProbeReport>,
+    /// What threads that spun have handed over, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handed_over: Option<HandedOver>,
     /// What MPI ranks have counted while they ran, where they did.
     pub messages: Option<MessagesReport>,
     /// What pausing showed, for the domain with most comparisons.
@@ -108,6 +111,29 @@ pub struct RunReport {
     pub gain: Option<f64>,
     /// The verdict. Filled in by [`RunReport::judged`].
     pub verdict: String,
+}
+
+/// CPUs that threads which spun gave to others.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HandedOver {
+    /// How often a thread was asked.
+    pub asked: u64,
+    /// For how long others ran in its place, in seconds, all threads together.
+    pub given_s: f64,
+    /// For how long threads slept instead of spinning, in seconds, all together.
+    pub slept_s: f64,
+    /// Where that was most often: a function, with its line where that is known.
+    pub place: Option<String>,
+}
+
+impl HandedOver {
+    fn words(&self) -> String {
+        let place = self.place.as_ref().map_or_else(String::new, |place| format!(" in {place}"));
+        format!(
+            "threads that spun{place} let others run for {:.2} s, and slept for {:.2} s",
+            self.given_s, self.slept_s
+        )
+    }
 }
 
 /// Effect of balancing as measured by pausing it.

@@ -90,6 +90,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         efficiency: None,
         source: Some(String::from("schedstat")),
         probe: None,
+        handed_over: None,
         messages: None,
         measured: None,
         gain: None,
@@ -355,6 +356,16 @@ fn what_to_try_where_nothing_was_moved() {
     };
     // They wait elsewhere than where the probe would see it.
     assert!(sees(3).contains("none ever slept: if they spin"), "{}", sees(3));
+    // Where they hand over their CPU it costs them nothing.
+    let handed = |r: &mut RunReport| {
+        let place = Some(String::from("wait (a.c:7)"));
+        r.handed_over = Some(HandedOver { asked: 70, given_s: 4.2, slept_s: 0.31, place });
+    };
+    assert!(!of(four(), handed).contains("none ever slept"));
+    let mut r = report(four());
+    handed(&mut r);
+    let line = "hand-over   threads that spun in wait (a.c:7) let others run for 4.20 s, and slept for 0.31 s\n";
+    assert!(r.judged().text(false).contains(line));
     for computes in [sees(10_300), of((1..=4).map(|i| thread(i, 4.5, 4.5, 1.0)).collect(), |_| ())]
     {
         assert!(computes.starts_with("No benefit possible: 4 threads on 2 CPUs"), "{computes}");

@@ -155,6 +155,9 @@ impl RunReport {
                 add(Shown::WithRoom, "barriers", format!("of {regions} were evenly's own"));
             }
         }
+        if let Some(handed) = &self.handed_over {
+            add(Shown::Always, "hand-over", handed.words());
+        }
         all.extend(messages);
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
         if let Some(quota) = self.quota_cpus {

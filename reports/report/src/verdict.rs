@@ -371,7 +371,8 @@ impl RunReport {
     fn sleepless(&self, n: usize, m: usize) -> Option<String> {
         let sum = |f: fn(&ThreadSummary) -> f64| self.summary.threads.iter().map(f).sum::<f64>();
         let slept = sum(|t| t.blocked_s) / sum(|t| t.ran_s + t.waited_s + t.blocked_s).max(1e-9);
-        if n <= m || slept >= ASLEEP {
+        // Threads that hand over their CPU spin for as long as nobody else has a use for it.
+        if n <= m || slept >= ASLEEP || self.handed_over.is_some() {
             return None;
         }
         match self.spun_share() {

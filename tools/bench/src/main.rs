@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod collapse;
 mod cost;
 mod demo;
 mod figures;
@@ -65,6 +66,8 @@ enum Command {
     Hosts(hosts::HostsArgs),
     /// Ranks and threads of unequal work that wait for each other: MetBench over MPI, triangular loops
     Uneven(uneven::UnevenArgs),
+    /// Programs that collapse because their threads spin, with more threads than CPUs
+    Collapse(collapse::CollapseArgs),
 }
 
 #[derive(Debug, Args)]
@@ -163,6 +166,7 @@ fn main() -> ExitCode {
         Command::Overhead(args) => overhead::compare(&args),
         Command::Hosts(args) => hosts::compare(&args),
         Command::Uneven(args) => uneven::compare(&args),
+        Command::Collapse(args) => collapse::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
