@@ -35,7 +35,7 @@ impl Places for Shared {
         let taking = |p: evenly_probe::handover::Process| Taking {
             pid: p.pid,
             space: p.space,
-            has_handler: p.has_handler,
+            is_left_alone: p.is_left_alone,
         };
         self.0.processes().into_iter().map(taking).collect()
     }
@@ -45,8 +45,8 @@ impl Places for Shared {
     }
 
     // A table that cannot be written stays as it is: what is said there ends by itself.
-    fn want(&mut self, place: Place, wanted: bool) {
-        let _ = self.0.want(place.0, wanted);
+    fn want(&mut self, place: Place) {
+        let _ = self.0.want(place.0, true);
     }
 
     fn until(&mut self, second: u32) {
@@ -110,6 +110,13 @@ impl Prepared {
 }
 
 impl HandingOver {
+    /// Why nothing was handed over although threads crowded their CPUs; None where there was no such reason.
+    pub(crate) fn note(&self) -> Option<String> {
+        let keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = keeper.refused()?;
+        Some(format!("--cooperate: threads keep their CPU if they spin: {}", why))
+    }
+
     /// What has come of it; None where no thread came to a breakpoint. From here on nobody hands over.
     pub(crate) fn report(&self) -> Option<HandedOver> {
         let mut keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);

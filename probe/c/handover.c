@@ -27,6 +27,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -37,6 +39,23 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
+/* What is stood before. Looked up when the process begins: some may be called in signal handlers. */
+#define WRAPPED(of)                                                                                        \
+	of(sigaction) of(signal) of(__sysv_signal) of(sigset) of(sigignore) of(sighold) of(sigrelse)          \
+	of(sigblock) of(sigsetmask) of(pthread_sigmask) of(sigprocmask) of(sigsuspend) of(ppoll)              \
+	of(__ppoll_chk) of(pselect) of(epoll_pwait) of(epoll_pwait2) of(pthread_attr_setsigmask_np) of(prctl) \
+	of(syscall)
+#define DECLARE(name) static void *next_##name;
+WRAPPED(DECLARE)
+
+static void find_next(void)
+{
+#define FIND(name)                  \
+	if (!next_##name)           \
+		next_##name = dlsym(RTLD_NEXT, #name);
+	WRAPPED(FIND)
+}
+
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
 
@@ -48,14 +67,25 @@ static uint32_t space;
 static __thread struct {
 	bool blocks;    /* the program means SIGTRAP to be blocked */
 	uint64_t last;  /* CLOCK_MONOTONIC when this thread left the handler, ns */
+	uint64_t turn;  /* the shortest time from there to the next breakpoint: a turn of a loop that waits */
 	uint64_t began; /* when its wait began */
-	uint64_t spun;  /* ns of it in which nobody else had a use for the CPU */
+	uint64_t spun;  /* ns since it slept last in which nobody else had a use for the CPU */
+	int slack;      /* what its timers may be late, while it sleeps with less; 0: it does not */
 } here __attribute__((tls_model("initial-exec")));
+
+/* Past the C library, which programs may stand before as well, and past the wrapper of this library. -1 for any error. */
+static long call(long number, long a, long b, long c, long d)
+{
+	long (*next)(long, ...) = (long (*)(long, ...))next_syscall;
+	return next ? next(number, a, b, c, d, 0L, 0L) : -1;
+}
+#define CALL_(n, a, b, c, d, ...) call(n, (long)(a), (long)(b), (long)(c), (long)(d))
+#define CALL(...) CALL_(__VA_ARGS__, 0, 0, 0, 0, 0)
 
 /* ---------------------------------------------------------------- handing over */
 
-/* A thread that comes to a breakpoint within so many ns after the last is still in the same wait. */
-#define SAME_WAIT 5000
+/* A turn of a loop that waits takes less, with the trap. */
+#define LONGEST_TURN 5000
 /* Where another thread ran for so long, the CPU was of use to somebody. */
 #define OF_USE 20000
 /* How long a thread offers its CPU without anybody taking it before it sleeps. */
@@ -65,17 +95,26 @@ static __thread struct {
 #define LONGEST 1000000
 #define PART 8
 
+/* Also where a handler of the program has jumped out of the sleep. */
+static void restore_slack(void)
+{
+	if (here.slack)
+		CALL(SYS_prctl, PR_SET_TIMERSLACK, here.slack);
+	here.slack = 0;
+}
+
 static void sleep_ns(uint64_t ns)
 {
 	struct timespec time = { .tv_nsec = (long)ns };
 	/* Else it may be 50 us later. */
-	int slack = prctl(PR_GET_TIMERSLACK);
-	if (slack > 1)
-		prctl(PR_SET_TIMERSLACK, 1);
+	int slack = (int)CALL(SYS_prctl, PR_GET_TIMERSLACK);
+	if (slack > 1) {
+		here.slack = slack;
+		CALL(SYS_prctl, PR_SET_TIMERSLACK, 1);
+	}
 	/* Not by the library, where a thread could be cancelled. */
-	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
-	if (slack > 1)
-		prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
+	CALL(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
+	restore_slack();
 }
 
 static void count(_Atomic uint64_t *what, uint64_t by)
@@ -85,12 +124,17 @@ static void count(_Atomic uint64_t *what, uint64_t by)
 
 static void hand_over(struct evenly_place *place, uint64_t now)
 {
-	if (now - here.last > SAME_WAIT) {
+	uint64_t since = now - here.last;
+	if (since < here.turn || !here.turn)
+		here.turn = since < LONGEST_TURN ? since : LONGEST_TURN;
+	/* What it did since then was more than to look again, so that this is another wait. */
+	if (since > 2 * here.turn) {
 		here.began = now;
 		here.spun = 0;
 	}
+	restore_slack();
 	if (here.spun < OFFERED) {
-		syscall(SYS_sched_yield);
+		CALL(SYS_sched_yield);
 		uint64_t then = clock_ns(CLOCK_MONOTONIC), away = then - now;
 		if (away > OF_USE) {
 			count(&place->given, away);
@@ -102,6 +146,7 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 		uint64_t part = (now - here.began) / PART;
 		sleep_ns(part < SHORTEST ? SHORTEST : part > LONGEST ? LONGEST : part);
 		count(&place->slept, clock_ns(CLOCK_MONOTONIC) - now);
+		here.spun = 0;
 	}
 }
 
@@ -113,7 +158,7 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 
 static struct evenly_place *find(uint64_t at)
 {
-	uint32_t first = evenly_first_place(at);
+	uint32_t first = evenly_first_place(space, at);
 	for (uint32_t i = 0; i < EVENLY_NEAR; i++) {
 		struct evenly_place *place = &shared->places[(first + i) % EVENLY_PLACES];
 		uint64_t found = atomic_load_explicit(&place->at, memory_order_acquire);
@@ -128,16 +173,29 @@ static struct evenly_place *find(uint64_t at)
 /* Puts the instruction back. Where that cannot be, each thread that comes there traps and goes on. */
 static void restore(uint64_t at)
 {
+	/* Not by the library, where a thread could be cancelled. */
 	const unsigned char pause = PAUSE;
-	int memory = open("/proc/self/mem", O_WRONLY | O_CLOEXEC);
+	long memory = CALL(SYS_openat, AT_FDCWD, "/proc/self/mem", O_WRONLY | O_CLOEXEC);
 	if (memory < 0)
 		return;
-	ssize_t unused = pwrite(memory, &pause, 1, (off_t)at);
-	(void)unused;
-	close(memory);
+	CALL(SYS_pwrite64, memory, &pause, 1, at);
+	CALL(SYS_close, memory);
 }
 
-/* What the program has made of SIGTRAP. Written while no other thread does, as of any other signal. */
+/* Takes all breakpoints out of this process, and has evenly write no more. */
+static void stand_down(void)
+{
+	if (own)
+		SET(own->taken, 1);
+	for (uint32_t i = 0; i < EVENLY_PLACES; i++) {
+		struct evenly_place *place = &shared->places[i];
+		uint64_t at = atomic_load_explicit(&place->at, memory_order_acquire);
+		if (at && GET(place->space) == space && GET(place->wanted))
+			restore(at);
+	}
+}
+
+/* What the program has made of SIGTRAP. Two threads that set it at the same time may leave parts of both. */
 static struct sigaction of_program;
 static int (*set_action)(int, const struct sigaction *, struct sigaction *);
 static int (*set_mask)(int, const sigset_t *, sigset_t *);
@@ -153,12 +211,13 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 		/* As the kernel does it, it ends the process. */
 		struct sigaction by_default = { .sa_handler = SIG_DFL };
 		set_action(SIGTRAP, &by_default, NULL);
-		syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGTRAP);
+		CALL(SYS_tgkill, getpid(), CALL(SYS_gettid), SIGTRAP);
 		return;
 	}
 	if (action.sa_flags & SA_RESETHAND)
 		of_program = (struct sigaction){ .sa_handler = SIG_DFL };
 	sigset_t before;
+	sigdelset(&action.sa_mask, SIGTRAP);
 	set_mask(SIG_BLOCK, &action.sa_mask, &before);
 	if (action.sa_flags & SA_SIGINFO)
 		action.sa_sigaction(signal, info, context);
@@ -207,20 +266,30 @@ static bool handle(void)
 
 /* ---------------------------------------------------------------- beginning */
 
-/* This process, in the first place that is free, or of a process that is gone. */
-static struct evenly_space *take_space(void)
+/* What this process was before it executed this program, and processes of the same number that are gone. To be done before
+ * a trap is handled, as evenly changes nothing in a process that does not. */
+static void forget_others(void)
 {
 	uint32_t pid = (uint32_t)getpid();
 	for (uint32_t i = 0; i < EVENLY_SPACES; i++) {
+		uint64_t who = GET(shared->spaces[i].who);
+		if (who && (uint32_t)who == pid)
+			atomic_compare_exchange_strong(&shared->spaces[i].who, &who, 0);
+	}
+}
+
+/* This process, in the first place that is free, or of a process that is gone. */
+static struct evenly_space *take_space(bool taken)
+{
+	uint64_t who = (uint64_t)space << 32 | (uint32_t)getpid();
+	for (uint32_t i = 0; i < EVENLY_SPACES; i++) {
 		struct evenly_space *at = &shared->spaces[i];
-		uint32_t owner = GET(at->pid);
-		/* What this process was before it executed this program is gone, too. */
-		if (owner && owner != pid && (getpgid((pid_t)owner) >= 0 || errno != ESRCH))
+		uint64_t owner = GET(at->who);
+		if (owner && (getpgid((pid_t)(uint32_t)owner) >= 0 || errno != ESRCH))
 			continue;
-		if (!atomic_compare_exchange_strong(&at->pid, &owner, pid))
+		if (!atomic_compare_exchange_strong(&at->who, &owner, who))
 			continue;
-		SET(at->taken, of_program.sa_handler != SIG_DFL);
-		atomic_store_explicit(&at->space, space, memory_order_release);
+		SET(at->taken, taken);
 		return at;
 	}
 	return NULL;
@@ -230,7 +299,15 @@ static struct evenly_space *take_space(void)
 static void is_forked(void)
 {
 	int before = errno;
-	own = take_space();
+	bool taken = own && GET(own->taken);
+	struct stat namespace;
+	/* In another namespace of processes its number means something else. */
+	bool same = stat("/proc/self/ns/pid", &namespace) == 0 && namespace.st_ino == shared->pid_namespace;
+	own = NULL;
+	if (same) {
+		forget_others();
+		own = take_space(taken);
+	}
 	errno = before;
 }
 
@@ -258,17 +335,19 @@ __attribute__((constructor)) static void begin(void)
 			    : mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	if (file >= 0)
 		close(file);
-	*(void **)&set_action = dlsym(RTLD_NEXT, "sigaction");
-	*(void **)&set_mask = dlsym(RTLD_NEXT, "pthread_sigmask");
+	find_next();
+	set_action = (int (*)(int, const struct sigaction *, struct sigaction *))next_sigaction;
+	set_mask = (int (*)(int, const sigset_t *, sigset_t *))next_pthread_sigmask;
 	if (at != MAP_FAILED && fits(at) && set_action && set_mask && pthread_atfork(NULL, NULL, is_forked) == 0) {
 		shared = at;
 		/* 0 is none. Numbers come back after four thousand million programs. */
 		do
 			space = atomic_fetch_add(&shared->last, 1) + 1;
 		while (!space);
+		forget_others();
 		if (handle()) {
 			unblock();
-			own = take_space();
+			own = take_space(of_program.sa_handler != SIG_DFL);
 		} else {
 			shared = NULL;
 		}

@@ -32,9 +32,8 @@
 
 /* A process that takes part. */
 struct evenly_space {
-	_Atomic uint32_t pid;   /* 0: free */
-	_Atomic uint32_t space; /* that of its addresses; 0: not known yet */
-	_Atomic uint32_t taken; /* 1: the program handles SIGTRAP itself, so that nothing is to be changed in it */
+	_Atomic uint64_t who;   /* its number, plus 2^32 times the space of its addresses; 0: free */
+	_Atomic uint32_t taken; /* 1: nothing is to be changed in it: the program handles SIGTRAP, or filters system calls */
 	uint32_t unused;
 };
 
@@ -67,10 +66,10 @@ struct evenly_handover {
 
 _Static_assert(sizeof(struct evenly_place) == 64, "a place is a cache line");
 
-/* The place that an address hashes to. */
-static inline uint32_t evenly_first_place(uint64_t at)
+/* The place that an address of a space hashes to. */
+static inline uint32_t evenly_first_place(uint32_t space, uint64_t at)
 {
-	return (uint32_t)(at * UINT64_C(0x9e3779b97f4a7c15) >> 40) % EVENLY_PLACES;
+	return (uint32_t)((at + (uint64_t)space * 64) * UINT64_C(0x9e3779b97f4a7c15) >> 40) % EVENLY_PLACES;
 }
 
 #endif

@@ -1,17 +1,18 @@
 /*
  * The program's own view of SIGTRAP: what it does with the signal is kept, and shown, but not carried out (handover.c).
+ * Not seen: masks that are set by setcontext, or by a handler in its context; system calls of the program's own.
  */
 #ifndef EVENLY_HANDOVER_SIGNALS_H
 #define EVENLY_HANDOVER_SIGNALS_H
 
-/* The next function of this name; for calls that come before this library has begun, too. */
-#define NEXT(name)                                                                        \
-	static _Atomic(__typeof__(&name)) kept;                                           \
-	__typeof__(&name) next = GET(kept);                                               \
-	if (!next) {                                                                      \
-		next = (__typeof__(&name))dlsym(RTLD_NEXT, #name);                        \
-		SET(kept, next);                                                          \
-	}
+/* Programs still call what should be called no longer. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+/* The next function of this name; calls that come before this library has begun look it up. */
+#define NEXT(name)                        \
+	if (!next_##name)                 \
+		find_next();              \
+	__typeof__(&name) next = (__typeof__(&name))next_##name;
 
 /* Signals of which the program means SIGTRAP to be blocked while they are handled. */
 static _Atomic uint64_t with_trap;
@@ -95,6 +96,74 @@ EXPORT handler_t __sysv_signal(int number, handler_t handler)
 	return shared && number == SIGTRAP ? set_handler(handler, (int)(SA_RESETHAND | SA_NODEFER)) : next(number, handler);
 }
 
+/* Their other names. */
+EXPORT int __sigaction(int signal, const struct sigaction *action, struct sigaction *old) __THROW
+	__attribute__((alias("sigaction")));
+EXPORT handler_t ssignal(int number, handler_t handler) __THROW __attribute__((alias("signal")));
+EXPORT handler_t bsd_signal(int number, handler_t handler) __THROW __attribute__((alias("signal")));
+EXPORT handler_t sysv_signal(int number, handler_t handler) __THROW __attribute__((alias("__sysv_signal")));
+
+EXPORT int sigignore(int number)
+{
+	NEXT(sigignore)
+	if (!shared || number != SIGTRAP)
+		return next(number);
+	set_handler(SIG_IGN, 0);
+	return 0;
+}
+
+EXPORT int sighold(int number)
+{
+	NEXT(sighold)
+	if (!shared || number != SIGTRAP)
+		return next(number);
+	here.blocks = true;
+	return 0;
+}
+
+EXPORT int sigrelse(int number)
+{
+	NEXT(sigrelse)
+	if (shared && number == SIGTRAP)
+		here.blocks = false;
+	return next(number);
+}
+
+EXPORT handler_t sigset(int number, handler_t handler)
+{
+	NEXT(sigset)
+	if (!shared || number != SIGTRAP)
+		return next(number, handler);
+	bool blocked = here.blocks;
+	here.blocks = handler == SIG_HOLD;
+	if (handler == SIG_HOLD)
+		return blocked ? SIG_HOLD : of_program.sa_handler;
+	handler_t before = set_handler(handler, 0);
+	return blocked ? SIG_HOLD : before;
+}
+
+#define TRAP_BIT (1 << (SIGTRAP - 1))
+
+EXPORT int sigblock(int mask)
+{
+	NEXT(sigblock)
+	if (!shared)
+		return next(mask);
+	int before = next(mask & ~TRAP_BIT) | (here.blocks ? TRAP_BIT : 0);
+	here.blocks |= (mask & TRAP_BIT) != 0;
+	return before;
+}
+
+EXPORT int sigsetmask(int mask)
+{
+	NEXT(sigsetmask)
+	if (!shared)
+		return next(mask);
+	int before = next(mask & ~TRAP_BIT) | (here.blocks ? TRAP_BIT : 0);
+	here.blocks = (mask & TRAP_BIT) != 0;
+	return before;
+}
+
 /* A mask of this thread is another now. */
 static void masked(int how, bool has, bool had, sigset_t *old)
 {
@@ -163,6 +232,52 @@ EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attributes, const sigset_t
 	NEXT(pthread_attr_setsigmask_np)
 	sigset_t copy;
 	return next(attributes, without(set, &copy));
+}
+
+/* What ppoll is called where calls are checked. */
+EXPORT int __ppoll_chk(struct pollfd *files, nfds_t n, const struct timespec *limit, const sigset_t *set, size_t size)
+{
+	NEXT(__ppoll_chk)
+	sigset_t copy;
+	return next(files, n, limit, without(set, &copy), size);
+}
+
+EXPORT int epoll_pwait2(int file, struct epoll_event *events, int n, const struct timespec *limit, const sigset_t *set)
+{
+	NEXT(epoll_pwait2)
+	sigset_t copy;
+	return next(file, events, n, limit, without(set, &copy));
+}
+
+/* ---------------------------------------------------------------- filters of system calls */
+
+/* Those of the handler may not pass the filter. */
+EXPORT int prctl(int option, ...)
+{
+	NEXT(prctl)
+	va_list more;
+	va_start(more, option);
+	unsigned long a = va_arg(more, unsigned long), b = va_arg(more, unsigned long);
+	unsigned long c = va_arg(more, unsigned long), d = va_arg(more, unsigned long);
+	va_end(more);
+	if (shared && option == PR_SET_SECCOMP)
+		stand_down();
+	return next(option, a, b, c, d);
+}
+
+EXPORT long syscall(long number, ...)
+{
+	NEXT(syscall)
+	va_list more;
+	va_start(more, number);
+	long of[6];
+	for (int i = 0; i < 6; i++)
+		of[i] = va_arg(more, long);
+	va_end(more);
+	bool filters = number == SYS_seccomp || (number == SYS_prctl && of[0] == PR_SET_SECCOMP);
+	if (shared && filters)
+		stand_down();
+	return next(number, of[0], of[1], of[2], of[3], of[4], of[5]);
 }
 
 #endif

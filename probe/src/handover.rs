@@ -35,8 +35,8 @@ pub struct Process {
     pub pid: Pid,
     /// That of its addresses: processes that were forked have that of their parent.
     pub space: u32,
-    /// The program handles SIGTRAP itself.
-    pub has_handler: bool,
+    /// Nothing is to be changed in it: the program handles SIGTRAP itself, or is about to filter system calls.
+    pub is_left_alone: bool,
 }
 
 /// What has come of a place.
@@ -95,10 +95,11 @@ impl Table {
             return Vec::new();
         }
         let of = |entry: &[u8]| {
-            let (pid, space) = (u32_at(entry, space::PID), u32_at(entry, space::SPACE));
+            let who = u64_at(entry, space::WHO);
+            let (pid, space) = (who as u32, (who >> 32) as u32);
             let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0 && space > 0)?;
-            let has_handler = u32_at(entry, space::TAKEN) != 0;
-            Some(Process { pid: Pid(pid), space, has_handler })
+            let is_left_alone = u32_at(entry, space::TAKEN) != 0;
+            Some(Process { pid: Pid(pid), space, is_left_alone })
         };
         bytes.chunks_exact(space::SIZEOF).take(SPACES).filter_map(of).collect()
     }
@@ -108,7 +109,7 @@ impl Table {
         if let Some(&number) = self.given.get(&(space, at)) {
             return Some(number);
         }
-        let first = first_place(at);
+        let first = first_place(space, at);
         let number = (0..NEAR).map(|i| (first + i) % PLACES).find(|&n| !self.taken[n as usize])?;
         // Nobody looks for it before a breakpoint is written, and that is after this.
         let begin = offset(number);
@@ -157,8 +158,9 @@ fn offset(number: u32) -> u64 {
 }
 
 /// As `evenly_first_place`.
-fn first_place(at: u64) -> u32 {
-    ((at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32) % PLACES
+fn first_place(space: u32, at: u64) -> u32 {
+    ((at.wrapping_add(u64::from(space) * 64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32)
+        % PLACES
 }
 
 #[cfg(test)]

@@ -116,6 +116,7 @@ impl Facts {
     ) {
         live.summary.notes.splice(0..0, self.notes.iter().cloned());
         live.summary.notes.extend(self.watch.as_ref().and_then(Watch::note));
+        live.summary.notes.extend(self.hands.as_ref().and_then(HandingOver::note));
         let report = RunReport {
             schema: evenly_report::SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),

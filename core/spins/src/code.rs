@@ -2,7 +2,7 @@
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
-    OpKind,
+    OpKind, Register, UsedMemory,
 };
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -83,7 +83,17 @@ impl Function {
     }
 }
 
-/// Whether it reads memory, or calls what may.
+/// Whether it is on the stack of the thread, as counters are where nothing is optimised. A frame pointer may also be any
+/// other pointer, then with no displacement below it.
+fn is_own(memory: &UsedMemory) -> bool {
+    match memory.base() {
+        Register::RSP => true,
+        Register::RBP => (memory.displacement() as i64) < 0,
+        _ => false,
+    }
+}
+
+/// Whether it reads memory that others can write, or calls what may.
 fn looks(x: &Instruction) -> bool {
     let calls = matches!(x.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
     let of_memory = |i: u32| x.op_kind(i) == OpKind::Memory;
@@ -96,5 +106,5 @@ fn looks(x: &Instruction) -> bool {
     let mut factory = InstructionInfoFactory::new();
     calls
         || (0..x.op_count()).any(of_memory)
-            && factory.info(x).used_memory().iter().any(|m| reads(m.access()))
+            && factory.info(x).used_memory().iter().any(|m| reads(m.access()) && !is_own(m))
 }

@@ -2,7 +2,7 @@
 
 use crate::code::{PAUSE, pauses};
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
-use object::{Architecture, Object, ObjectSection, ObjectSegment, SegmentFlags};
+use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 
 /// Why a module cannot be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -37,11 +37,12 @@ impl Module {
         let none = Self { is_go, ..Self::default() };
         // Most modules have none.
         let has_pauses = bytes.windows(PAUSE.len()).any(|b| b == PAUSE);
-        if !has_pauses || file.architecture() != Architecture::X86_64 {
+        if !has_pauses || file.architecture() != Architecture::X86_64 || allocates(&file) {
             return Ok(none);
         }
         let mut found = Vec::new();
-        for (start, length) in functions(&file)? {
+        // What is damaged there is none of a compiler's.
+        for (start, length) in functions(&file).unwrap_or_default() {
             let Some((code, offset)) = code(&file, bytes, start, length) else { continue };
             found.extend(pauses(code, start).into_iter().map(|at| offset + (at - start)));
         }
@@ -49,6 +50,11 @@ impl Module {
         found.dedup();
         Ok(Self { pauses: found, ..none })
     }
+}
+
+/// Whether it stands for the C library's allocator, as jemalloc does: that is called while all signals are blocked.
+fn allocates(file: &object::File<'_>) -> bool {
+    file.dynamic_symbols().any(|s| s.is_definition() && s.name() == Ok("free"))
 }
 
 /// Addresses and lengths of the functions.

@@ -49,13 +49,22 @@ fn loops_that_wait_are_found_and_delays_are_not() {
     }
 }
 
-/// Without optimising, the counter of a delay is in memory, so that a delay looks like a wait.
+/// Without optimising, the counter of a delay is in memory, on the thread's own stack.
 #[test]
-fn without_optimising_too_nothing_that_waits_is_left_out() {
+fn delays_are_none_without_optimising_either() {
     let dir = tempfile::tempdir().unwrap();
-    let found = found_in(&library(dir.path(), &["-O0"]));
-    assert!(WAITS.iter().all(|name| found.iter().any(|f| f == name)), "{found:?}");
-    assert!(!found.iter().any(|f| f == "once" || f == "constant"), "{found:?}");
+    assert_eq!(found_in(&library(dir.path(), &["-O0"])), WAITS);
+    assert_eq!(found_in(&library(dir.path(), &["-O0", "-fomit-frame-pointer"])), WAITS);
+}
+
+/// What stands for the allocator is called while all signals are blocked.
+#[test]
+fn an_allocator_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let with_free = library(dir.path(), &["-O2", "-Dwork=free"]);
+    assert_eq!(Module::of(&with_free).unwrap().pauses.len(), WAITS.len(), "it calls one");
+    let is_one = library(dir.path(), &["-O2", "-Dbarrier=free", "-fno-builtin"]);
+    assert_eq!(Module::of(&is_one).unwrap(), Module::default());
 }
 
 /// Would catch: functions that are taken from the table of symbols.

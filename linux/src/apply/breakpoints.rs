@@ -7,6 +7,7 @@
 
 use crate::proc::{Proc, status_field, status_number};
 use evenly_model::{Pid, Tid};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -29,6 +30,18 @@ pub enum Unfit {
     Blocked(Tid),
     /// It has filters of system calls that evenly does not have, so that the handler's may end it.
     Filtered,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable => f.write_str("cannot be looked at"),
+            Self::Traced => f.write_str("has a debugger, which would take breakpoints for its own"),
+            Self::Unhandled => f.write_str("has not loaded evenly's library"),
+            Self::Blocked(tid) => write!(f, "blocks SIGTRAP in thread {tid}, past the C library"),
+            Self::Filtered => f.write_str("filters system calls (seccomp)"),
+        }
+    }
 }
 
 /// Whether a process can have breakpoints. None where it can.
@@ -94,6 +107,19 @@ impl Memory {
         }
         self.0.write_all_at(&[BREAKPOINT], at)?;
         Ok(true)
+    }
+
+    /// Puts the `pause` back at this address, where there is a breakpoint over it.
+    ///
+    /// # Errors
+    /// As read(2) and write(2).
+    pub fn clear_breakpoint(&self, at: u64) -> io::Result<()> {
+        let mut found = [0; 2];
+        self.0.read_exact_at(&mut found, at)?;
+        if found == [BREAKPOINT, PAUSE[1]] {
+            self.0.write_all_at(&PAUSE[..1], at)?;
+        }
+        Ok(())
     }
 }
 

@@ -15,10 +15,11 @@ use evenly_spins::Module;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// For how long CPUs are handed over after there was a reason last.
 const HOLD: Nanos = Nanos::from_millis(2_000);
@@ -30,20 +31,29 @@ pub const SECONDS: u32 = 3;
 const WANTS: f64 = 0.5;
 /// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
 const CROWDED: f64 = 0.1;
+/// How the table is called among what a process has mapped.
+const TABLE: &[u8] = b"/memfd:evenly-handover";
 /// A module that is larger is not looked at.
 const LARGEST: u64 = 512 << 20;
 /// Of so many threads times are read.
 const MOST_THREADS: usize = 4_096;
 
 /// A process that takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taking {
     /// The process.
     pub pid: Pid,
     /// That of its addresses, which processes that were forked share.
     pub space: u32,
-    /// It handles SIGTRAP itself.
-    pub has_handler: bool,
+    /// Nothing is to be changed in it: it handles SIGTRAP itself, or is about to filter system calls.
+    pub is_left_alone: bool,
+}
+
+impl Taking {
+    /// What it is known by.
+    fn key(&self) -> (Pid, u32) {
+        (self.pid, self.space)
+    }
 }
 
 /// A place where threads hand over, in the table that is shared with programs.
@@ -61,14 +71,42 @@ pub struct Handed {
     pub slept: Nanos,
 }
 
+/// Why threads that spin keep their CPU, although they crowd the CPUs.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The program has its own use for the signal, or filters system calls.
+    #[error("process {0} handles SIGTRAP itself, or filters system calls (seccomp)")]
+    LeftAlone(Pid),
+    /// The table has no more room.
+    #[error("there are more places where programs wait than the table has room for")]
+    Full,
+    /// The signal would not reach the handler.
+    #[error("process {0} {1}")]
+    Unfit(Pid, Unfit),
+    /// It has Go's runtime.
+    #[error("process {0} has Go's runtime, which handles signals past the C library")]
+    Go(Pid),
+    /// Its memory may not be changed.
+    #[error(
+        "the memory of process {pid} cannot be changed ({source}); needed are the rights of a debugger: \
+         kernel.yama.ptrace_scope of at most 1, and proc_mem.force_override not restricted"
+    )]
+    Memory {
+        /// The process.
+        pid: Pid,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
 /// The table that is shared with programs.
 pub trait Places: Send {
     /// Processes that take part.
     fn taking(&mut self) -> Vec<Taking>;
     /// The place of an address; None where there is no room.
     fn place(&mut self, space: u32, at: u64) -> Option<Place>;
-    /// Whether threads hand over there.
-    fn want(&mut self, place: Place, wanted: bool);
+    /// Threads hand over there.
+    fn want(&mut self, place: Place);
     /// Until which second of CLOCK_MONOTONIC they do; 0 for not any longer.
     fn until(&mut self, second: u32);
     /// What has come of each place.
@@ -82,15 +120,19 @@ pub struct HandOver<P> {
     /// CPUs that the program may use.
     cpus: usize,
     modules: HashMap<(u64, PathBuf), Arc<Module>>,
-    known: BTreeMap<Taking, Vec<Place>>,
+    /// By process and space: places, and their addresses.
+    known: BTreeMap<(Pid, u32), Vec<(Place, u64)>>,
     times: HashMap<Tid, (Nanos, Nanos)>,
     seen_at: Nanos,
-    handed: Nanos,
+    given: Nanos,
     /// Files in which places are, and where in them.
     whereabouts: HashMap<Place, (PathBuf, u64)>,
+    /// Why a process that crowds its CPUs has no breakpoints, the last time that this was so.
+    refused: Option<Refused>,
     /// Until when CPUs are handed over.
     until: Nanos,
     hands_over: bool,
+    ended: bool,
     looked_at: Nanos,
 }
 
@@ -106,10 +148,12 @@ impl<P: Places> HandOver<P> {
             known: BTreeMap::new(),
             times: HashMap::new(),
             seen_at: now,
-            handed: Nanos::ZERO,
+            given: Nanos::ZERO,
             whereabouts: HashMap::new(),
+            refused: None,
             until: Nanos::ZERO,
             hands_over: false,
+            ended: false,
             looked_at: Nanos::ZERO,
         }
     }
@@ -127,24 +171,33 @@ impl<P: Places> HandOver<P> {
         (sum, most)
     }
 
+    /// Why threads that spin kept their CPU; None where they did not, or there was no need.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref().filter(|_| self.handed().0.traps == 0)
+    }
+
     /// Looks once. To be called again and again; what it finds is about the time since it was called last.
     pub fn look(&mut self, now: Nanos) {
+        if self.ended {
+            return;
+        }
         let taking = self.places.taking();
-        self.known.retain(|known, _| taking.contains(known));
+        self.known.retain(|known, _| taking.iter().any(|t| t.key() == *known));
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
         let was = std::mem::replace(&mut self.hands_over, now < self.until);
         if !self.hands_over {
             if was {
-                self.places.until(0);
+                self.withdraw();
             }
             return;
         }
         self.places.until((now.0 / 1_000_000_000) as u32 + SECONDS);
         let again = !was || now - self.looked_at >= AGAIN;
         for process in taking {
-            if again || !self.known.contains_key(&process) {
+            if again || !self.known.contains_key(&process.key()) {
                 self.arm(process);
             }
         }
@@ -155,15 +208,25 @@ impl<P: Places> HandOver<P> {
 
     /// No thread hands over from now on.
     pub fn end(&mut self) {
+        self.ended = true;
+        self.withdraw();
+    }
+
+    /// Takes all breakpoints away. Where that cannot be, each is taken away by the next thread that comes to it.
+    fn withdraw(&mut self) {
         self.places.until(0);
+        for ((pid, _), places) in std::mem::take(&mut self.known) {
+            if let Ok(memory) = Memory::of(&self.proc, pid) {
+                clear(&memory, &places);
+            }
+        }
     }
 
     /// Whether threads crowd their CPUs, or have handed some over.
     fn is_needed(&mut self, taking: &[Taking], now: Nanos) -> bool {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
-        let (handed, _) = self.handed();
-        let handed = handed.given + handed.slept;
-        let used = handed - std::mem::replace(&mut self.handed, handed);
+        let given = self.handed().0.given;
+        let used = given - std::mem::replace(&mut self.given, given);
         let (mut want, mut waited) = (0, Nanos::ZERO);
         let mut times = HashMap::new();
         let threads = taking.iter().flat_map(|t| self.proc.threads(t.pid)).take(MOST_THREADS);
@@ -184,38 +247,75 @@ impl<P: Places> HandOver<P> {
 
     /// Puts breakpoints into a process, where it can have some; takes them away where it cannot any longer.
     fn arm(&mut self, process: Taking) {
-        // Before all that is looked at: where another program is executed meanwhile, this stays the memory of the first.
-        let memory = Memory::of(&self.proc, process.pid);
-        let unfit = unfit(&self.proc, process.pid);
-        let fits = !process.has_handler && unfit.is_none();
-        let pauses = if fits { self.pauses(process.pid) } else { Vec::new() };
-        let mut places = self.known.remove(&process).unwrap_or_default();
-        if places.is_empty() && matches!(unfit, Some(Unfit::Blocked(_) | Unfit::Unhandled)) {
-            // For a moment, while a thread or the process begins.
+        let pid = process.pid;
+        let memory = Memory::of(&self.proc, pid);
+        let unfit = lasting(&self.proc, pid);
+        let passing = matches!(unfit, Some(Unfit::Unhandled | Unfit::Unreadable));
+        let mut places = self.known.remove(&process.key()).unwrap_or_default();
+        if places.is_empty() && passing {
+            // For a moment, while the process begins, or ends.
             return;
         }
-        for place in places.iter().filter(|_| pauses.is_empty()) {
-            self.places.want(*place, false);
+        if process.is_left_alone {
+            self.refused = Some(Refused::LeftAlone(pid));
+        } else if let Some(why) = unfit.filter(|_| !passing) {
+            self.refused = Some(Refused::Unfit(pid, why));
         }
-        if let Ok(memory) = memory {
-            for (at, file, offset) in pauses {
-                let Some(place) = self.places.place(process.space, at) else { break };
-                self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
-                self.places.want(place, true);
-                // Code that was unmapped meanwhile is no longer of interest.
-                let _ = memory.set_breakpoint(at);
-                if !places.contains(&place) {
-                    places.push(place);
-                }
+        let fits = !process.is_left_alone && unfit.is_none();
+        let pauses = if fits { self.pauses(pid) } else { Vec::new() };
+        let memory = match memory {
+            Ok(memory) => memory,
+            Err(source) if !pauses.is_empty() => {
+                self.refused = Some(Refused::Memory { pid, source });
+                return;
+            }
+            Err(_) => return,
+        };
+        // The memory was opened before all that was looked at, and a program that begins takes out what was known of its
+        // process before it handles the signal: so what is there now is that of these addresses.
+        let is_still = self.places.taking().contains(&process);
+        if pauses.is_empty() || !is_still {
+            clear(&memory, &places);
+        } else {
+            self.set(process, &memory, pauses, &mut places);
+        }
+        self.known.insert(process.key(), places);
+    }
+
+    fn set(
+        &mut self,
+        process: Taking,
+        memory: &Memory,
+        pauses: Vec<(u64, Arc<Path>, u64)>,
+        places: &mut Vec<(Place, u64)>,
+    ) {
+        // What it was before is no longer of interest.
+        self.refused = None;
+        for (at, file, offset) in pauses {
+            let Some(place) = self.places.place(process.space, at) else {
+                self.refused = Some(Refused::Full);
+                continue;
+            };
+            self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
+            self.places.want(place);
+            if !places.contains(&(place, at)) {
+                places.push((place, at));
+            }
+            // Code that was unmapped meanwhile is no longer of interest; where all is refused it is said.
+            if let Err(source) = memory.set_breakpoint(at) {
+                self.refused = Some(Refused::Memory { pid: process.pid, source });
             }
         }
-        self.known.insert(process, places);
     }
 
     /// Addresses at which threads of a process wait, and where in which file that is; none where its signals are not those
     /// of the C library.
     fn pauses(&mut self, pid: Pid) -> Vec<(u64, Arc<Path>, u64)> {
         let Ok(maps) = read_all(&self.proc.process_file(pid, "maps")) else { return Vec::new() };
+        // It may have executed a program into which nothing is loaded, or another process have its number.
+        if !maps.windows(TABLE.len()).any(|words| words == TABLE) {
+            return Vec::new();
+        }
         let mut all = Vec::new();
         for code in parse_code(&maps) {
             if is_of_system(&code) {
@@ -223,6 +323,7 @@ impl<P: Places> HandOver<P> {
             }
             let module = self.module(pid, &code);
             if module.is_go {
+                self.refused = Some(Refused::Go(pid));
                 return Vec::new();
             }
             let path: Arc<Path> = code.path.as_path().into();
@@ -242,6 +343,24 @@ impl<P: Places> HandOver<P> {
             Arc::new(read_module(&file, code.inode).unwrap_or_default())
         });
         found.clone()
+    }
+}
+
+/// Why a process cannot have breakpoints. While one of its threads begins, the C library blocks all signals in it.
+fn lasting(proc: &Proc, pid: Pid) -> Option<Unfit> {
+    for _ in 0..5 {
+        match unfit(proc, pid) {
+            Some(Unfit::Blocked(_)) => std::thread::sleep(Duration::from_micros(500)),
+            found => return found,
+        }
+    }
+    unfit(proc, pid)
+}
+
+fn clear(memory: &Memory, places: &[(Place, u64)]) {
+    for (_, at) in places {
+        // Code that was unmapped has no breakpoint.
+        let _ = memory.clear_breakpoint(*at);
     }
 }
 
@@ -285,12 +404,12 @@ mod tests {
 
     impl Places for Fake {
         fn taking(&mut self) -> Vec<Taking> {
-            vec![Taking { pid: Pid(PID), space: 1, has_handler: false }]
+            vec![Taking { pid: Pid(PID), space: 1, is_left_alone: false }]
         }
         fn place(&mut self, _: u32, _: u64) -> Option<Place> {
             None
         }
-        fn want(&mut self, _: Place, _: bool) {}
+        fn want(&mut self, _: Place) {}
         fn until(&mut self, second: u32) {
             self.0.lock().unwrap().until = second;
         }
@@ -356,12 +475,17 @@ mod tests {
         assert!(p.passes((13, 7)));
         let until = p.table.0.lock().unwrap().until;
         assert_eq!(until, 5 + SECONDS);
-        // Threads that sleep while they wait no longer want to run, and go on as long as they hand over.
+        // It goes on as long as others have a use for the CPUs; not for threads that sleep, which none needs.
         for _ in 0..300 {
             p.table.0.lock().unwrap().handed.slept += Nanos::from_millis(3);
+            p.table.0.lock().unwrap().handed.given += Nanos::from_millis(3);
             assert!(p.passes((8, 0)));
         }
-        let ends = (0..300).take_while(|_| p.passes((8, 0))).count();
+        let sleeps = |p: &mut Program| {
+            p.table.0.lock().unwrap().handed.slept += Nanos::from_millis(9);
+            p.passes((8, 0))
+        };
+        let ends = (0..300).take_while(|_| sleeps(&mut p)).count();
         assert_eq!(ends as u64, HOLD.0 / 20_000_000 - 1);
     }
 }

@@ -128,6 +128,22 @@ static void masks(void)
 	pthread_join(other, NULL);
 }
 
+/* The older calls. */
+static void old_masks(void)
+{
+	sigset_t found;
+	CHECK(sigblock(~0) == 0 && sigblock(0) & 1 << (SIGTRAP - 1));
+	CHECK(sigsetmask(0) & 1 << (SIGTRAP - 1) && sigblock(0) == 0);
+	CHECK(sighold(SIGTRAP) == 0 && sigprocmask(SIG_BLOCK, NULL, &found) == 0 && sigismember(&found, SIGTRAP));
+	CHECK(sigrelse(SIGTRAP) == 0 && sigprocmask(SIG_BLOCK, NULL, &found) == 0 && !sigismember(&found, SIGTRAP));
+	ready();
+	sigblock(~0);
+	sighold(SIGTRAP);
+	pthread_t other = start(sets_flag);
+	spin_while(&flag, 0);
+	pthread_join(other, NULL);
+}
+
 static void on_alarm(int signal)
 {
 	(void)signal;
@@ -197,6 +213,26 @@ static void own_handler(void)
 	CHECK(sigaction(SIGTRAP, NULL, &found) == 0 && found.sa_sigaction == on_trap);
 	CHECK(signal(SIGTRAP, SIG_IGN) == (void (*)(int))on_trap && raise(SIGTRAP) == 0);
 	CHECK(signal(SIGTRAP, SIG_DFL) == SIG_IGN);
+}
+
+static void spins_then(int signal)
+{
+	(void)signal;
+	pthread_t other = start(sets_flag);
+	spin_while(&flag, 0);
+	pthread_join(other, NULL);
+	atomic_fetch_add(&trapped, 1);
+}
+
+/* A handler of SIGTRAP that is set late, blocks all signals, and spins. */
+static void late_handler(void)
+{
+	ready();
+	struct sigaction action = { .sa_handler = spins_then };
+	sigfillset(&action.sa_mask);
+	CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+	__asm__ volatile("int3");
+	CHECK(atomic_load(&trapped) == 1);
 }
 
 static void dies(void)
@@ -294,6 +330,33 @@ static void cancelled(void)
 	}
 }
 
+static _Atomic int holds;
+
+static void *holds_and_spins(void *unused)
+{
+	atomic_store(&holds, 1);
+	spin_while(&flag, 0);
+	/* A thread that is cancelled in the loop never gives it back. */
+	atomic_store(&holds, 0);
+	pthread_testcancel();
+	return unused;
+}
+
+/* No thread is cancelled in a loop that has no place for that. */
+static void deferred(void)
+{
+	pthread_t thread = start(holds_and_spins);
+	printf("ready\n");
+	fflush(stdout);
+	sleep_ms(1);
+	CHECK(pthread_cancel(thread) == 0);
+	char byte;
+	CHECK(read(0, &byte, 1) == 1);
+	atomic_store(&flag, 1);
+	void *result;
+	CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED && !atomic_load(&holds));
+}
+
 static void small(void)
 {
 	pthread_attr_t attributes;
@@ -358,6 +421,26 @@ static void filtered(void)
 	ready();
 }
 
+/* A filter that ends what sleeps or opens files: the process has to be as it was before it. */
+static void late_filter(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_yield, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = { .len = sizeof filter / sizeof *filter, .filter = filter };
+	ready();
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	pthread_t other = start(sets_flag);
+	CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0);
+	spin_while(&flag, 0);
+	pthread_join(other, NULL);
+}
+
 /* It spins until a byte comes. */
 static void *reads(void *unused)
 {
@@ -385,7 +468,8 @@ int main(int argc, char **argv)
 		{ "barrier", barrier }, { "masks", masks }, { "handlers", handlers }, { "own_handler", own_handler },
 		{ "dies", dies }, { "dies_if_sent", dies_if_sent }, { "forks", forks }, { "jumps", jumps },
 		{ "cancelled", cancelled }, { "small", small }, { "calls", calls }, { "blocked", blocked },
-		{ "filtered", filtered }, { "waits", waits },
+		{ "filtered", filtered }, { "waits", waits }, { "old_masks", old_masks }, { "late_handler", late_handler },
+		{ "deferred", deferred }, { "late_filter", late_filter },
 	};
 	CHECK(argc == 2);
 	if (!strcmp(argv[1], "executes"))

@@ -174,14 +174,14 @@ fn kinds() -> Vec<Kind> {
         Kind {
             environment: ACTIVE_GOMP,
             tuned: PASSIVE,
-            ..kind("libgomp-active", "OpenMP, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+            ..kind("libgomp-active", "libgomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
                 openmp("gomp", n, p, ms / 5)
             })
         },
         Kind {
             environment: ACTIVE_OMP,
             tuned: Some(Tuned::Variables(&[("KMP_LIBRARY", "throughput")])),
-            ..kind("libomp-active", "OpenMP, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+            ..kind("libomp-active", "libomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
                 openmp("omp", n, p, ms / 5)
             })
         },
