@@ -13,7 +13,7 @@ use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
 use evenly_report::HandedOver;
 use evenly_topology::cache_dir;
-use object::{Object, ObjectSegment};
+use object::{Object, ObjectSection, ObjectSegment};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -136,17 +136,27 @@ fn place(file: &Path, offset: u64) -> Option<String> {
         let (begin, length) = s.file_range();
         (begin..begin + length).contains(&offset).then(|| s.address() + (offset - begin))
     })?;
-    let loader = addr2line::Loader::new(file).ok()?;
-    let name =
-        loader.find_symbol(at).map(|name| addr2line::demangle_auto(name.into(), None).into_owned());
-    let line = loader.find_location(at).ok().flatten().and_then(|l| {
-        let file = Path::new(l.file?).file_name()?.to_string_lossy();
-        Some(format!("{file}:{}", l.line?))
-    });
+    let name = object.symbol_map().get(at).map(|s| s.name().to_owned());
+    let name = name.map(|name| addr2line::demangle_auto(name.into(), None).into_owned());
+    let line = line(&object, at);
     let module = || file.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.or_else(module)?;
     let text = line.map_or_else(|| name.clone(), |line| format!("{name} ({line})"));
     Some(printable(&text).into_owned())
+}
+
+/// The line of the source that an address is of, where the file says.
+fn line(object: &object::File<'_>, at: u64) -> Option<String> {
+    let section = |id: gimli::SectionId| -> Result<&[u8], gimli::Error> {
+        let found = object.section_by_name(id.name());
+        Ok(found.and_then(|s| s.data().ok()).unwrap_or_default())
+    };
+    let sections = gimli::DwarfSections::load(section).ok()?;
+    let dwarf = sections.borrow(|data| gimli::EndianSlice::new(data, gimli::LittleEndian));
+    let context = addr2line::Context::from_dwarf(dwarf).ok()?;
+    let location = context.find_location(at).ok().flatten()?;
+    let file = Path::new(location.file?).file_name()?.to_string_lossy().into_owned();
+    Some(format!("{file}:{}", location.line?))
 }
 
 /// Looks until nobody has a use for it.
