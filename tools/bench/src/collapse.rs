@@ -365,3 +365,31 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
     }
     print(&report(&measured))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three threads that meet have one CPU with two of them; three that do not share two CPUs.
+    #[test]
+    fn the_bound_is_what_has_to_be_done_after_two_threads() {
+        let of = |bound: Bound| [2, 3, 4].map(|n| bound.of(n));
+        assert_eq!(of(Bound::Phases), [1.0, 2.0, 2.0]);
+        assert_eq!(of(Bound::Work), [1.0, 1.5, 2.0]);
+        assert_eq!(of(Bound::Fixed), [1.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn every_kind_has_a_program_and_phases_for_the_kernel_too() {
+        let names: std::collections::BTreeSet<&str> = kinds().iter().map(|k| k.name).collect();
+        assert_eq!(names.len(), kinds().len());
+        for kind in kinds() {
+            assert!(kind.phases / SHORTER > 100, "{}", kind.name);
+            let words = (kind.command)(3, kind.phases, 500_000);
+            assert!(words.len() > 3 && words.iter().all(|w| !w.is_empty()), "{words:?}");
+            if let Some(Tuned::Words(from, _)) = kind.tuned {
+                assert!(words.iter().any(|w| w == from), "{words:?}");
+            }
+        }
+    }
+}

@@ -18,6 +18,7 @@ use evenly_linux::limits::{
     parse_mountinfo, parse_stat_cpus, partition,
 };
 use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
+use evenly_linux::modules::parse_code;
 use evenly_linux::proc::{
     Stat, parse_cpu_ticks, parse_file_call, parse_idle_ticks, parse_rank, parse_schedstat,
     parse_used_ticks, status_field, status_number,
@@ -42,7 +43,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `tools/fuzz/`.
-pub const TARGETS: [(&str, Target); 43] = [
+pub const TARGETS: [(&str, Target); 44] = [
     ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
@@ -62,6 +63,7 @@ pub const TARGETS: [(&str, Target); 43] = [
     ("matrix", matrix),
     ("memory", memory),
     ("metric", metric),
+    ("module", module),
     ("monitoring", monitoring),
     ("mountinfo", mountinfo),
     ("mpi", mpi),
@@ -233,6 +235,9 @@ pub fn procs(bytes: &[u8]) {
 /// Where that is not so.
 pub fn maps(bytes: &[u8]) {
     assert!(parse_maps(bytes).iter().all(|range| range.start < range.end));
+    for code in parse_code(bytes) {
+        assert_eq!(code.address(code.offset).is_some(), !code.addresses.is_empty());
+    }
     let nodes = parse_nodes(bytes);
     assert!(nodes.values().all(|pages| *pages > 0));
     for node in [0, 1] {
@@ -601,6 +606,16 @@ pub fn lab(bytes: &[u8]) {
 /// Files of test suites of others.
 pub fn peers(bytes: &[u8]) {
     let _ = evenly_peers::exercise(bytes);
+}
+
+/// Programs and libraries: whoever waits in them does so at a `pause`.
+///
+/// # Panics
+/// Where that is not so.
+pub fn module(bytes: &[u8]) {
+    let found = evenly_spins::Module::of(bytes).unwrap_or_default();
+    let is_pause = |&at: &u64| bytes.get(at as usize..at as usize + 2) == Some(&[0xf3, 0x90]);
+    assert!(found.pauses.iter().all(is_pause));
 }
 
 /// Programs, launchers and compilers of MPIs.
