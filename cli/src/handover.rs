@@ -154,7 +154,13 @@ fn line(object: &object::File<'_>, at: u64) -> Option<String> {
     let sections = gimli::DwarfSections::load(section).ok()?;
     let dwarf = sections.borrow(|data| gimli::EndianSlice::new(data, gimli::LittleEndian));
     let context = addr2line::Context::from_dwarf(dwarf).ok()?;
-    let location = context.find_location(at).ok().flatten()?;
+    // Of the function itself, where it waits in one that is part of it.
+    let mut frames = context.find_frames(at).skip_all_loads().ok()?;
+    let mut location = None;
+    while let Ok(Some(frame)) = frames.next() {
+        location = frame.location.or(location);
+    }
+    let location = location?;
     let file = Path::new(location.file?).file_name()?.to_string_lossy().into_owned();
     Some(format!("{file}:{}", location.line?))
 }

@@ -6,16 +6,18 @@
 mod common;
 
 use common::*;
+use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::proc::{Proc, parse_schedstat};
-use evenly_model::{CpuSet, Nanos, Pid};
+use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// A program of three threads with phases of about a millisecond.
 fn program(runtime: &str, phases: &str) -> Vec<String> {
@@ -258,11 +260,20 @@ fn the_program_knows_of_masks_that_somebody_else_sets() {
         })
     };
     assert!(!is_told());
-    let first = whole.iter().next().unwrap().to_string();
-    let mut taskset = Command::new("taskset");
-    taskset.args(["-apc", &first, &pid.to_string()]).stdout(Stdio::null());
-    assert!(taskset.status().unwrap().success());
-    wait_until("the program to be told", is_told);
+    // The other CPU for each, so that no thread has the mask that evenly has given it: it finds that when it moves one. Again
+    // after a second, as it may move one just then.
+    let mut again = Instant::now();
+    wait_until("the program to be told", || {
+        if Instant::now() >= again {
+            again += Duration::from_secs(1);
+            for (tid, mask) in masks(pid) {
+                let other = whole.minus(&mask);
+                // One that was let go just then has no other.
+                let _ = affinity::set(Tid(tid), &other);
+            }
+        }
+        is_told()
+    });
     signal(pid, Signal::KILL);
 }
 
