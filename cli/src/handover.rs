@@ -23,9 +23,8 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The part of a CPU that looking may take.
 const SHARE: f64 = 0.003;
-/// How long it may be until it is looked again at the most, whatever that costs: programs have to be told that they are to go
-/// on handing over. What costs more than this allows is looking through files, which is done once.
-const LONGEST: Duration = Duration::from_millis(500);
+/// It is looked again after so long, whatever that costs.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// The table, as [`HandOver`] needs it.
 struct Shared(Table);
@@ -172,9 +171,11 @@ fn look(keeper: &Weak<Mutex<HandOver<Shared>>>) {
         std::thread::sleep(pause);
         let Some(keeper) = keeper.upgrade() else { return };
         let before = thread_cpu_time();
-        keeper.lock().unwrap_or_else(PoisonError::into_inner).look(now());
-        let cost: Nanos = thread_cpu_time() - before;
-        pause = pause_after(cost);
+        let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let went_through_files = keeper.look(now());
+        let cost = thread_cpu_time() - before;
+        pause = if went_through_files { INTERVAL } else { pause_after(cost) };
+        keeper.looks_again(now() + Nanos::from(pause));
     }
 }
 
@@ -185,12 +186,12 @@ fn pause_after(cost: Nanos) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_linux::handover::SECONDS;
 
-    /// Would catch: programs that hand over no longer, because a long look at their files is followed by a longer pause.
+    /// Would catch: ten thousand threads that are looked at as often as ten.
     #[test]
-    fn programs_are_told_to_go_on_whatever_looking_costs() {
+    fn what_costs_more_is_done_more_rarely() {
         assert_eq!(pause_after(Nanos::from_micros(10)), INTERVAL);
-        assert!(pause_after(Nanos::from_millis(100)).as_secs() < u64::from(SECONDS) - 1);
+        assert_eq!(pause_after(Nanos::from_millis(3)), Duration::from_secs(1));
+        assert_eq!(pause_after(Nanos::from_millis(500)), LONGEST);
     }
 }

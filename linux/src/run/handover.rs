@@ -25,8 +25,8 @@ use std::time::Duration;
 const HOLD: Nanos = Nanos::from_millis(2_000);
 /// How often it is looked for code that was loaded meanwhile.
 const AGAIN: Nanos = Nanos::from_millis(500);
-/// The programs go on for so many seconds after evenly has said so last, or one less.
-pub const SECONDS: u32 = 3;
+/// The programs go on for so many seconds longer than it takes until it is looked again.
+const SECONDS: u32 = 3;
 /// A thread wants to run if it ran or waited for a CPU for this part of the time.
 const WANTS: f64 = 0.5;
 /// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
@@ -36,7 +36,7 @@ const TABLE: &[u8] = b"/memfd:evenly-handover";
 /// A module that is larger is not looked at.
 const LARGEST: u64 = 512 << 20;
 /// Of so many threads times are read.
-const MOST_THREADS: usize = 4_096;
+const MOST_THREADS: usize = 1_024;
 
 /// A process that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,11 +177,13 @@ impl<P: Places> HandOver<P> {
         self.refused.as_ref().filter(|_| self.handed().0.traps == 0)
     }
 
-    /// Looks once. To be called again and again; what it finds is about the time since it was called last.
-    pub fn look(&mut self, now: Nanos) {
+    /// Looks once. To be called again and again; what it finds is about the time since it was called last. Whether it went
+    /// through files, which costs as much as many looks, and is done once for each.
+    pub fn look(&mut self, now: Nanos) -> bool {
         if self.ended {
-            return;
+            return false;
         }
+        let files = self.modules.len();
         let taking = self.places.taking();
         self.known.retain(|known, _| taking.iter().any(|t| t.key() == *known));
         if self.is_needed(&taking, now) {
@@ -192,9 +194,9 @@ impl<P: Places> HandOver<P> {
             if was {
                 self.withdraw();
             }
-            return;
+            return false;
         }
-        self.places.until((now.0 / 1_000_000_000) as u32 + SECONDS);
+        self.looks_again(now);
         let again = !was || now - self.looked_at >= AGAIN;
         for process in taking {
             if again || !self.known.contains_key(&process.key()) {
@@ -203,6 +205,14 @@ impl<P: Places> HandOver<P> {
         }
         if again {
             self.looked_at = now;
+        }
+        self.modules.len() > files
+    }
+
+    /// When it is looked again: until then programs go on handing over, if they do.
+    pub fn looks_again(&mut self, at: Nanos) {
+        if self.hands_over && !self.ended {
+            self.places.until((at.0 / 1_000_000_000) as u32 + SECONDS);
         }
     }
 
