@@ -5,13 +5,14 @@
 
 use crate::probe::sanitizers;
 use evenly_linux::clock::{now, thread_cpu_time};
-use evenly_linux::handover::{HandOver, Handed, Place, Places, Taking};
+use evenly_linux::handover::HandOver;
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Threads;
 use evenly_model::{Nanos, printable};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
 use evenly_report::HandedOver;
+use evenly_spins::Handed;
 use evenly_topology::cache_dir;
 use object::{Object, ObjectSection, ObjectSegment};
 use std::ffi::{OsStr, OsString};
@@ -26,45 +27,11 @@ const SHARE: f64 = 0.003;
 /// It is looked again after so long, whatever that costs.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The table, as [`HandOver`] needs it.
-struct Shared(Table);
-
-impl Places for Shared {
-    fn taking(&mut self) -> Vec<Taking> {
-        let taking = |p: evenly_probe::handover::Process| Taking {
-            pid: p.pid,
-            space: p.space,
-            is_left_alone: p.is_left_alone,
-        };
-        self.0.processes().into_iter().map(taking).collect()
-    }
-
-    fn place(&mut self, space: u32, at: u64) -> Option<Place> {
-        self.0.place(space, at).map(Place)
-    }
-
-    // A table that cannot be written stays as it is: what is said there ends by itself.
-    fn want(&mut self, place: Place) {
-        let _ = self.0.want(place.0, true);
-    }
-
-    fn until(&mut self, second: u32) {
-        let _ = self.0.until(second);
-    }
-
-    fn handed(&self) -> Vec<(Place, Handed)> {
-        let of = |(number, h): (u32, evenly_probe::handover::Handed)| {
-            (Place(number), Handed { traps: h.traps, given: h.given, slept: h.slept })
-        };
-        self.0.handed().map(of).collect()
-    }
-}
-
 /// For a program that is to be started: all but the thread.
-pub(crate) struct Prepared(HandOver<Shared>);
+pub(crate) struct Prepared(HandOver<Table>);
 
 /// In a program that runs.
-pub(crate) struct HandingOver(Arc<Mutex<HandOver<Shared>>>);
+pub(crate) struct HandingOver(Arc<Mutex<HandOver<Table>>>);
 
 impl Prepared {
     /// The library for a program that may use so many CPUs, and variables with which it has to be started; `before` is what
@@ -84,7 +51,7 @@ impl Prepared {
         match made() {
             Ok((value, table)) => {
                 let env = vec![("LD_PRELOAD".into(), value), table.variable(), sanitizers()];
-                let keeper = HandOver::new(Proc::default(), Shared(table), cpus, now());
+                let keeper = HandOver::new(Proc::default(), table, cpus, now());
                 Some((Self(keeper), env))
             }
             Err(e) => {
@@ -113,7 +80,7 @@ impl HandingOver {
     pub(crate) fn note(&self) -> Option<String> {
         let keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let why = keeper.refused()?;
-        Some(format!("--cooperate: threads keep their CPU if they spin: {}", why))
+        Some(format!("--cooperate: threads keep their CPU if they spin: {why}"))
     }
 
     /// What has come of it; None where no thread came to a breakpoint. From here on nobody hands over.
@@ -165,7 +132,7 @@ fn line(object: &object::File<'_>, at: u64) -> Option<String> {
 }
 
 /// Looks until nobody has a use for it.
-fn look(keeper: &Weak<Mutex<HandOver<Shared>>>) {
+fn look(keeper: &Weak<Mutex<HandOver<Table>>>) {
     let mut pause = INTERVAL;
     loop {
         std::thread::sleep(pause);

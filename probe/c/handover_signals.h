@@ -164,37 +164,33 @@ EXPORT int sigsetmask(int mask)
 	return before;
 }
 
-/* A mask of this thread is another now. */
-static void masked(int how, bool has, bool had, sigset_t *old)
+/* As `next` does, which is one of the two below. */
+static int set_own_mask(int (*next)(int, const sigset_t *, sigset_t *), int how, const sigset_t *set, sigset_t *old)
 {
+	sigset_t copy;
+	bool sets = set, has = has_trap(set), had = here.blocks;
+	int result = next(how, without(set, &copy), old);
+	if (!shared || result != 0)
+		return result;
 	if (old && had)
 		sigaddset(old, SIGTRAP);
-	if (how == SIG_SETMASK)
+	if (sets && how == SIG_SETMASK)
 		here.blocks = has;
 	else if (has)
 		here.blocks = how == SIG_BLOCK;
+	return result;
 }
 
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
 	NEXT(pthread_sigmask)
-	sigset_t copy;
-	bool has = has_trap(set), had = here.blocks, sets = set;
-	int result = next(how, without(set, &copy), old);
-	if (shared && result == 0)
-		masked(sets ? how : SIG_BLOCK, has, had, old);
-	return result;
+	return set_own_mask(next, how, set, old);
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
 	NEXT(sigprocmask)
-	sigset_t copy;
-	bool has = has_trap(set), had = here.blocks, sets = set;
-	int result = next(how, without(set, &copy), old);
-	if (shared && result == 0)
-		masked(sets ? how : SIG_BLOCK, has, had, old);
-	return result;
+	return set_own_mask(next, how, set, old);
 }
 
 /* Handlers run under the masks of these, too. */

@@ -8,6 +8,7 @@ use crate::layout::handover::{header, place, space};
 use crate::shared::sealed;
 use crate::waiting::{u32_at, u64_at};
 use evenly_model::{Nanos, Pid};
+use evenly_spins::{Handed, Place, Places, Taking};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,28 +28,6 @@ const SPACES: usize = header::SIZEOF_SPACES / space::SIZEOF;
 const PLACES: u32 = (header::SIZEOF_PLACES / place::SIZEOF) as u32;
 /// How many of them are looked through for an address.
 const NEAR: u32 = 32;
-
-/// A process into which the library is loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
-    /// The process.
-    pub pid: Pid,
-    /// That of its addresses: processes that were forked have that of their parent.
-    pub space: u32,
-    /// Nothing is to be changed in it: the program handles SIGTRAP itself, or is about to filter system calls.
-    pub is_left_alone: bool,
-}
-
-/// What has come of a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Handed {
-    /// How often threads came to it.
-    pub traps: u64,
-    /// For how long others ran meanwhile.
-    pub given: Nanos,
-    /// For how long threads slept there.
-    pub slept: Nanos,
-}
 
 /// The table of a run: for programs that are started with [`Table::variable`] in their environment. It lives as long as
 /// this or a program that has it.
@@ -85,11 +64,10 @@ impl Table {
         let path = format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd());
         (VARIABLE.into(), path.into())
     }
+}
 
-    /// The processes into which the library is loaded; those that have ended may be among them. None where it cannot be
-    /// read.
-    #[must_use]
-    pub fn processes(&self) -> Vec<Process> {
+impl Places for Table {
+    fn taking(&self) -> Vec<Taking> {
         let mut bytes = [0; header::SIZEOF_SPACES];
         if self.file.read_exact_at(&mut bytes, header::SPACES as u64).is_err() {
             return Vec::new();
@@ -99,15 +77,14 @@ impl Table {
             let (pid, space) = (who as u32, (who >> 32) as u32);
             let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0 && space > 0)?;
             let is_left_alone = u32_at(entry, space::TAKEN) != 0;
-            Some(Process { pid: Pid(pid), space, is_left_alone })
+            Some(Taking { pid: Pid(pid), space, is_left_alone })
         };
         bytes.chunks_exact(space::SIZEOF).take(SPACES).filter_map(of).collect()
     }
 
-    /// The number of the place of an address; it is written where it is new. None where there is no room.
-    pub fn place(&mut self, space: u32, at: u64) -> Option<u32> {
+    fn place(&mut self, space: u32, at: u64) -> Option<Place> {
         if let Some(&number) = self.given.get(&(space, at)) {
-            return Some(number);
+            return Some(Place(number));
         }
         let first = first_place(space, at);
         let number = (0..NEAR).map(|i| (first + i) % PLACES).find(|&n| !self.taken[n as usize])?;
@@ -117,29 +94,20 @@ impl Table {
         self.file.write_all_at(&at.to_ne_bytes(), begin + place::AT as u64).ok()?;
         self.taken[number as usize] = true;
         self.given.insert((space, at), number);
-        Some(number)
+        Some(Place(number))
     }
 
-    /// Whether threads hand over there.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn want(&self, number: u32, wanted: bool) -> io::Result<()> {
-        let at = offset(number) + place::WANTED as u64;
+    fn want(&mut self, place: Place, wanted: bool) -> io::Result<()> {
+        let at = offset(place.0) + place::WANTED as u64;
         self.file.write_all_at(&u32::from(wanted).to_ne_bytes(), at)
     }
 
-    /// Until which second of `CLOCK_MONOTONIC` they do; 0: not any longer.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn until(&self, second: u32) -> io::Result<()> {
+    fn until(&mut self, second: u32) -> io::Result<()> {
         self.file.write_all_at(&second.to_ne_bytes(), header::UNTIL as u64)
     }
 
-    /// The places that were given, with what has come of each.
-    pub fn handed(&self) -> impl Iterator<Item = (u32, Handed)> {
-        self.given.values().filter_map(|&number| {
+    fn handed(&self) -> Vec<(Place, Handed)> {
+        let of = |&number: &u32| {
             let mut bytes = [0; place::SIZEOF];
             self.file.read_exact_at(&mut bytes, offset(number)).ok()?;
             let handed = Handed {
@@ -147,8 +115,9 @@ impl Table {
                 given: Nanos(u64_at(&bytes, place::GIVEN)),
                 slept: Nanos(u64_at(&bytes, place::SLEPT)),
             };
-            Some((number, handed))
-        })
+            Some((Place(number), handed))
+        };
+        self.given.values().filter_map(of).collect()
     }
 }
 

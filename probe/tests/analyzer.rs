@@ -39,6 +39,11 @@ fn the_waiting_probe() {
 }
 
 #[test]
+fn the_library_that_hands_over() {
+    is_clean("gcc", "handover.c", &["-fexceptions"]);
+}
+
+#[test]
 #[ignore = "takes long: ./dev test --all"]
 fn the_waiting_probe_with_mpi() {
     is_clean("gcc", "waiting.c", &["-fexceptions", "-DEVENLY_MPI_CALLS", "-DEVENLY_MPI_LARGE"]);

@@ -10,9 +10,9 @@ use evenly_linux::breakpoints::{Memory, Unfit, unfit};
 use evenly_linux::modules::parse_code;
 use evenly_linux::proc::Proc;
 use evenly_model::{Pid, Tid};
-use evenly_probe::handover::{Process, Table};
+use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
-use evenly_spins::Module;
+use evenly_spins::{Module, Places, Taking};
 use evenly_testing::{wait_for, wait_until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -57,13 +57,13 @@ impl Spinning {
     }
 
     /// The program, which `timeout` has started.
-    fn process(&self) -> Process {
+    fn process(&self) -> Taking {
         let is_it =
-            |p: &Process| fs::read_link(format!("/proc/{}/exe", p.pid)).ok() == Some(program());
-        wait_for("the program in the table", || self.table.processes().into_iter().find(is_it))
+            |p: &Taking| fs::read_link(format!("/proc/{}/exe", p.pid)).ok() == Some(program());
+        wait_for("the program in the table", || self.table.taking().into_iter().find(is_it))
     }
 
-    fn pauses(&self, process: Process) -> Vec<u64> {
+    fn pauses(&self, process: Taking) -> Vec<u64> {
         let maps = fs::read(format!("/proc/{}/maps", process.pid)).unwrap();
         let found = Module::of(&fs::read(program()).unwrap()).unwrap().pauses;
         let code = parse_code(&maps).into_iter().filter(|c| c.path == program());
@@ -91,12 +91,20 @@ impl Spinning {
         all
     }
 
+    /// Until it has put an instruction back: where a breakpoint can be set again there was none.
+    fn wait_until_restored(&self, all: &[u64]) {
+        let memory = Memory::of(&Proc::default(), self.process().pid).unwrap();
+        wait_until("the instruction is there again", || {
+            all.iter().any(|&at| memory.set_breakpoint(at).unwrap())
+        });
+    }
+
     fn go(&mut self) {
         self.stdin.write_all(b"x").unwrap();
     }
 
     fn traps(&self) -> u64 {
-        self.table.handed().map(|(_, handed)| handed.traps).sum()
+        self.table.handed().iter().map(|(_, handed)| handed.traps).sum()
     }
 
     /// What it says from here on, and how it ends.
@@ -147,15 +155,11 @@ fn a_handler_of_the_trap_that_blocks_all_signals_spins() {
 #[test]
 fn no_thread_is_cancelled_where_it_spins() {
     let mut it = Spinning::start("deferred");
-    it.arm();
+    let all = it.arm();
     wait_until("it comes to a breakpoint", || it.traps() > 3);
     // It puts the instructions back.
     it.table.until(1).unwrap();
-    let memory = Memory::of(&Proc::default(), it.process().pid).unwrap();
-    let all = it.pauses(it.process());
-    wait_until("the instruction is there again", || {
-        all.iter().any(|&at| memory.set_breakpoint(at).unwrap())
-    });
+    it.wait_until_restored(&all);
     it.go();
     it.finishes();
 }
@@ -249,11 +253,7 @@ fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {
         } else {
             it.table.until(1).unwrap();
         }
-        let memory = Memory::of(&Proc::default(), it.process().pid).unwrap();
-        // Where a breakpoint can be set again there was none.
-        wait_until("the instruction is there again", || {
-            all.iter().any(|&at| memory.set_breakpoint(at).unwrap())
-        });
+        it.wait_until_restored(&all);
         it.go();
         it.finishes();
     }
@@ -307,5 +307,5 @@ fn a_place_is_found_again_and_room_ends() {
     let more = (0..20_000u64).filter(|i| table.place(3, 0x40_0000 + i * 16).is_some()).count();
     assert!((4_000..8_192).contains(&more), "{more}");
     assert_eq!(table.place(1, 0x1000), Some(first));
-    assert_eq!(table.handed().count(), more + 2);
+    assert_eq!(table.handed().len(), more + 2);
 }

@@ -1,4 +1,5 @@
-//! Finds in the machine code of a module where threads wait by spinning, without running it.
+//! Finds in the machine code of a module where threads wait by spinning, without running it; and says what the table of
+//! such places is ([`Places`]) that evenly shares with programs.
 //!
 //! A thread that spins executes `pause` once a turn: compilers emit it only where a program says that it waits (`_mm_pause`,
 //! `spin_loop`, `__builtin_ia32_pause`, the macros of OpenMP runtimes and BLAS libraries). To be held up there changes
@@ -15,6 +16,8 @@
 
 mod code;
 mod module;
+mod places;
 
 pub use code::pauses;
 pub use module::{Module, SpinsError};
+pub use places::{Handed, Place, Places, Taking};

@@ -11,7 +11,7 @@ use crate::breakpoints::{Memory, Unfit, unfit};
 use crate::modules::{Code, parse_code};
 use crate::proc::{Proc, parse_schedstat, read_all};
 use evenly_model::{Nanos, Pid, Tid};
-use evenly_spins::Module;
+use evenly_spins::{Handed, Module, Place, Places, Taking};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -37,39 +37,6 @@ const TABLE: &[u8] = b"/memfd:evenly-handover";
 const LARGEST: u64 = 512 << 20;
 /// Of so many threads times are read.
 const MOST_THREADS: usize = 1_024;
-
-/// A process that takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taking {
-    /// The process.
-    pub pid: Pid,
-    /// That of its addresses, which processes that were forked share.
-    pub space: u32,
-    /// Nothing is to be changed in it: it handles SIGTRAP itself, or is about to filter system calls.
-    pub is_left_alone: bool,
-}
-
-impl Taking {
-    /// What it is known by.
-    fn key(&self) -> (Pid, u32) {
-        (self.pid, self.space)
-    }
-}
-
-/// A place where threads hand over, in the table that is shared with programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place(pub u32);
-
-/// What has come of all places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Handed {
-    /// How often threads came to one.
-    pub traps: u64,
-    /// For how long others ran meanwhile.
-    pub given: Nanos,
-    /// For how long threads slept there.
-    pub slept: Nanos,
-}
 
 /// Why threads that spin keep their CPU, although they crowd the CPUs.
 #[derive(Debug, thiserror::Error)]
@@ -97,20 +64,6 @@ pub enum Refused {
         /// What the system says.
         source: io::Error,
     },
-}
-
-/// The table that is shared with programs.
-pub trait Places: Send {
-    /// Processes that take part.
-    fn taking(&mut self) -> Vec<Taking>;
-    /// The place of an address; None where there is no room.
-    fn place(&mut self, space: u32, at: u64) -> Option<Place>;
-    /// Threads hand over there.
-    fn want(&mut self, place: Place);
-    /// Until which second of CLOCK_MONOTONIC they do; 0 for not any longer.
-    fn until(&mut self, second: u32);
-    /// What has come of each place.
-    fn handed(&self) -> Vec<(Place, Handed)>;
 }
 
 /// What is done about a program whose threads spin.
@@ -212,7 +165,8 @@ impl<P: Places> HandOver<P> {
     /// When it is looked again: until then programs go on handing over, if they do.
     pub fn looks_again(&mut self, at: Nanos) {
         if self.hands_over && !self.ended {
-            self.places.until((at.0 / 1_000_000_000) as u32 + SECONDS);
+            // A table that cannot be written stays as it is: what is said there ends by itself.
+            let _ = self.places.until((at.0 / 1_000_000_000) as u32 + SECONDS);
         }
     }
 
@@ -224,7 +178,7 @@ impl<P: Places> HandOver<P> {
 
     /// Takes all breakpoints away. Where that cannot be, each is taken away by the next thread that comes to it.
     fn withdraw(&mut self) {
-        self.places.until(0);
+        let _ = self.places.until(0);
         for ((pid, _), places) in std::mem::take(&mut self.known) {
             if let Ok(memory) = Memory::of(&self.proc, pid) {
                 clear(&memory, &places);
@@ -307,7 +261,7 @@ impl<P: Places> HandOver<P> {
                 continue;
             };
             self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
-            self.places.want(place);
+            let _ = self.places.want(place, true);
             if !places.contains(&(place, at)) {
                 places.push((place, at));
             }
@@ -413,15 +367,18 @@ mod tests {
     struct Fake(Arc<Mutex<Asked>>);
 
     impl Places for Fake {
-        fn taking(&mut self) -> Vec<Taking> {
+        fn taking(&self) -> Vec<Taking> {
             vec![Taking { pid: Pid(PID), space: 1, is_left_alone: false }]
         }
         fn place(&mut self, _: u32, _: u64) -> Option<Place> {
             None
         }
-        fn want(&mut self, _: Place) {}
-        fn until(&mut self, second: u32) {
+        fn want(&mut self, _: Place, _: bool) -> io::Result<()> {
+            Ok(())
+        }
+        fn until(&mut self, second: u32) -> io::Result<()> {
             self.0.lock().unwrap().until = second;
+            Ok(())
         }
         fn handed(&self) -> Vec<(Place, Handed)> {
             vec![(Place(0), self.0.lock().unwrap().handed)]

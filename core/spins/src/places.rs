@@ -1,0 +1,60 @@
+//! The table of places where threads hand over their CPU, as evenly sees it.
+//!
+//! Invariant: a place that was given is never another one.
+
+use evenly_model::{Nanos, Pid};
+use std::io;
+
+/// A process that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taking {
+    /// The process.
+    pub pid: Pid,
+    /// That of its addresses, which processes that were forked share.
+    pub space: u32,
+    /// Nothing is to be changed in it: it handles SIGTRAP itself, or is about to filter system calls.
+    pub is_left_alone: bool,
+}
+
+impl Taking {
+    /// What it is known by.
+    #[must_use]
+    pub fn key(&self) -> (Pid, u32) {
+        (self.pid, self.space)
+    }
+}
+
+/// A place where threads hand over, in the table that is shared with programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place(pub u32);
+
+/// What has come of a place, or of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Handed {
+    /// How often threads came to it.
+    pub traps: u64,
+    /// For how long others ran meanwhile.
+    pub given: Nanos,
+    /// For how long threads slept there.
+    pub slept: Nanos,
+}
+
+/// The table that is shared with programs.
+pub trait Places: Send {
+    /// Processes that take part; those that have ended may be among them.
+    fn taking(&self) -> Vec<Taking>;
+    /// The place of an address, which is the same whenever it is asked for; None where there is no room.
+    fn place(&mut self, space: u32, at: u64) -> Option<Place>;
+    /// Whether threads hand over there.
+    ///
+    /// # Errors
+    /// Where the table cannot be written.
+    fn want(&mut self, place: Place, wanted: bool) -> io::Result<()>;
+    /// Until which second of `CLOCK_MONOTONIC` they do; 0 for not any longer.
+    ///
+    /// # Errors
+    /// Where the table cannot be written.
+    fn until(&mut self, second: u32) -> io::Result<()>;
+    /// The places that were given, with what has come of each.
+    fn handed(&self) -> Vec<(Place, Handed)>;
+}
