@@ -41,7 +41,6 @@ use evenly_model::{CpuSet, DomainId, Knowledge, Pid, printable};
 use evenly_phase::Openings;
 use evenly_probe::binding::unbound;
 use evenly_probe::load::Unseen;
-use evenly_probe::spinning::may_spin;
 use evenly_probe::waiting::Cooperation;
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use facts::Facts;
@@ -276,10 +275,10 @@ fn observing(
     }
 }
 
-/// `--cooperate auto`: where the probe is, and in programs that can spin.
+/// `--cooperate auto`: wherever it can be loaded, as programs may start others, and load code later.
 fn handing_over(args: &RunArgs, whole: &CpuSet, probes: &mut Probes, notes: &mut Vec<String>) {
     let command = &args.program.command;
-    if !Unseen::of(command).is_empty() || probes.prepared.is_none() && !may_spin(command) {
+    if !Unseen::of(command).is_empty() {
         return;
     }
     let before = probes.preloaded();

@@ -2,9 +2,9 @@
  * Threads that spin give their CPU to others of the program, and take it back: see handover.h.
  *
  * A library for LD_PRELOAD. It handles SIGTRAP for breakpoints that evenly has put on instructions `pause` (0xf3 0x90), by
- * which programs say that they wait: only the first byte is another (0xcc), so that what follows is a `nop` whatever
- * becomes of the signal. All other traps are the program's: its own handler is called, which it sets, reads and is shown as
- * if this one were not there.
+ * which programs say that they wait, and on the jumps back of loops that wait without: only the first byte is another
+ * (0xcc). All other traps are the program's: its own handler is called, which it sets, reads and is shown as if this one
+ * were not there.
  *
  * A trap that is blocked ends a process. So SIGTRAP is never blocked in fact: it is taken out of each mask that the program
  * sets, and shown in each that it reads. evenly looks from outside whether that is so (masks that are set by system calls
@@ -29,6 +29,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -152,9 +153,11 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 
 /* ---------------------------------------------------------------- the trap */
 
-#define BREAKPOINT 0xcc
 #define PAUSE 0xf3
 #define NOP 0x90
+#define JUMP_SHORT 0xeb
+#define JUMP_NEAR 0xe9
+#define TWO_BYTES 0x0f
 
 static struct evenly_place *find(uint64_t at)
 {
@@ -171,14 +174,13 @@ static struct evenly_place *find(uint64_t at)
 }
 
 /* Puts the instruction back. Where that cannot be, each thread that comes there traps and goes on. */
-static void restore(uint64_t at)
+static void restore(uint64_t at, unsigned char first)
 {
 	/* Not by the library, where a thread could be cancelled. */
-	const unsigned char pause = PAUSE;
 	long memory = CALL(SYS_openat, AT_FDCWD, "/proc/self/mem", O_WRONLY | O_CLOEXEC);
 	if (memory < 0)
 		return;
-	CALL(SYS_pwrite64, memory, &pause, 1, at);
+	CALL(SYS_pwrite64, memory, &first, 1, at);
 	CALL(SYS_close, memory);
 }
 
@@ -191,7 +193,7 @@ static void stand_down(void)
 		struct evenly_place *place = &shared->places[i];
 		uint64_t at = atomic_load_explicit(&place->at, memory_order_acquire);
 		if (at && GET(place->space) == space && GET(place->wanted))
-			restore(at);
+			restore(at, (unsigned char)GET(place->first));
 	}
 }
 
@@ -227,25 +229,64 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 }
 
 #if defined(__x86_64__)
+/* Whether a conditional jump of this kind is taken (the lower four bits of its opcode). */
+static bool is_taken(unsigned kind, uint64_t flags)
+{
+	bool carry = flags & 1, parity = flags & 4, zero = flags & 0x40, sign = flags & 0x80, overflow = flags & 0x800;
+	bool is[] = { overflow, carry, zero, carry || zero, sign, parity, sign != overflow, zero || sign != overflow };
+	return is[kind >> 1 & 7] != (kind & 1);
+}
+
+/* Where it goes on after the instruction, of which a breakpoint hides the first byte; 0 where it is none that has places. */
+static uint64_t after(const unsigned char *at, unsigned first, uint64_t flags)
+{
+	int32_t distance;
+	unsigned length, condition = first;
+	bool always = false, is_near = true;
+	if (first == PAUSE)
+		return at[1] == NOP ? (uint64_t)at + 2 : 0;
+	if (first == TWO_BYTES && at[1] >> 4 == 8) {
+		length = 6;
+		condition = at[1];
+	} else if (first == JUMP_NEAR) {
+		length = 5;
+		always = true;
+	} else if (first == JUMP_SHORT || first >> 4 == 7) {
+		length = 2;
+		always = first == JUMP_SHORT;
+		is_near = false;
+	} else {
+		return 0;
+	}
+	if (is_near)
+		memcpy(&distance, at + length - sizeof distance, sizeof distance);
+	else
+		distance = (signed char)at[1];
+	bool jumps = always || is_taken(condition, flags);
+	return (uint64_t)at + length + (uint64_t)(jumps ? (int64_t)distance : 0);
+}
+
 static void trapped(int signal, siginfo_t *info, void *context)
 {
 	int before = errno;
-	greg_t *next = &((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
-	uint64_t at = (uint64_t)*next - 1;
+	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+	uint64_t at = (uint64_t)registers[REG_RIP] - 1;
 	/* Of the instruction itself. */
 	struct evenly_place *place = info->si_code == SI_KERNEL ? find(at) : NULL;
-	if (!place || *(unsigned char *)*next != NOP) {
+	unsigned first = place ? GET(place->first) : 0;
+	uint64_t next = place ? after((const unsigned char *)at, first, (uint64_t)registers[REG_EFL]) : 0;
+	if (!next) {
 		errno = before;
 		pass_on(signal, info, context);
 		return;
 	}
-	*next += 1;
+	registers[REG_RIP] = (greg_t)next;
 	count(&place->traps, 1);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	if (GET(place->wanted) && now / 1000000000 < GET(shared->until))
 		hand_over(place, now);
 	else
-		restore(at);
+		restore(at, (unsigned char)first);
 	here.last = clock_ns(CLOCK_MONOTONIC);
 	errno = before;
 }

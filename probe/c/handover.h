@@ -1,9 +1,10 @@
 /*
  * Where threads that spin hand over their CPU: the mapping that programs share with evenly.
  *
- * evenly finds in the code of a program the instructions that are executed once a turn of a loop that waits (`pause`),
- * writes them into the table of places, and then a breakpoint over the first byte of each, from outside. A thread that
- * comes to one is sent SIGTRAP, and the handler (handover.c) gives its CPU away before it goes on behind the instruction.
+ * evenly finds in the code of a program the instructions that are executed once a turn of a loop that waits (`pause`, or
+ * the jump back), writes them into the table of places, and then a breakpoint over the first byte of each, from outside. A
+ * thread that comes to one is sent SIGTRAP, and the handler (handover.c) gives its CPU away before it goes on as the
+ * instruction would have.
  *
  * A place is never taken out of the table, so that a breakpoint is known for what it is for as long as it may be there: in
  * a forked process too, which inherits them. Where a place is no longer wanted, or evenly is gone, the next thread that
@@ -19,7 +20,7 @@
 #include <stdint.h>
 
 #define EVENLY_HANDOVER_MAGIC UINT64_C(0x7265766f646e6168) /* "handover", little-endian */
-#define EVENLY_HANDOVER_VERSION 1
+#define EVENLY_HANDOVER_VERSION 2
 #define EVENLY_HANDOVER_VARIABLE "EVENLY_HANDOVER"
 /* What the file's name in /proc begins with. */
 #define EVENLY_HANDOVER_NAME "/memfd:evenly-handover"
@@ -47,7 +48,9 @@ struct evenly_place {
 	_Atomic uint64_t traps;  /* how often threads came to it */
 	_Atomic uint64_t given;  /* ns for which others ran meanwhile */
 	_Atomic uint64_t slept;  /* ns for which threads slept here */
-	uint64_t unused[3];
+	/* Written by evenly, before the address. */
+	_Atomic uint32_t first;  /* the first byte of the instruction */
+	uint32_t unused[5];
 };
 
 struct evenly_handover {

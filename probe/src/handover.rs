@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 /// The variable that names the file to programs.
 pub const VARIABLE: &str = "EVENLY_HANDOVER";
 const MAGIC: u64 = u64::from_le_bytes(*b"handover");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// How the file is called in `/proc`.
 const NAME: &str = "evenly-handover";
 /// How many processes there is room for.
@@ -82,7 +82,7 @@ impl Places for Table {
         bytes.chunks_exact(space::SIZEOF).take(SPACES).filter_map(of).collect()
     }
 
-    fn place(&mut self, space: u32, at: u64) -> Option<Place> {
+    fn place(&mut self, space: u32, at: u64, opcode: u8) -> Option<Place> {
         if let Some(&number) = self.given.get(&(space, at)) {
             return Some(Place(number));
         }
@@ -91,6 +91,8 @@ impl Places for Table {
         // Nobody looks for it before a breakpoint is written, and that is after this.
         let begin = offset(number);
         self.file.write_all_at(&space.to_ne_bytes(), begin + place::SPACE as u64).ok()?;
+        let opcode = u32::from(opcode).to_ne_bytes();
+        self.file.write_all_at(&opcode, begin + place::FIRST as u64).ok()?;
         self.file.write_all_at(&at.to_ne_bytes(), begin + place::AT as u64).ok()?;
         self.taken[number as usize] = true;
         self.given.insert((space, at), number);

@@ -28,7 +28,6 @@ pub mod load;
 pub mod messages;
 pub mod mpi;
 mod shared;
-pub mod spinning;
 pub mod waiting;
 
 pub use error::ProbeError;

@@ -7,12 +7,12 @@ mod common;
 
 use common::built;
 use evenly_linux::breakpoints::{Memory, Unfit, unfit};
-use evenly_linux::modules::parse_code;
+use evenly_linux::modules::{Code, parse_code};
 use evenly_linux::proc::Proc;
 use evenly_model::{Pid, Tid};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
-use evenly_spins::{Module, Places, Taking};
+use evenly_spins::{Module, Places, Spin, Taking};
 use evenly_testing::{wait_for, wait_until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,12 +22,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 const FOR_EVER: u32 = u32::MAX;
 
-fn program() -> PathBuf {
-    built("spins", "gcc", &["-O2"])
-}
+/// Loops with `pause`, and without: there the place is a jump of two bytes or of six, and values are on the stack.
+const WAYS: [&[&str]; 4] = [&["-O2"], &["-O2", "-DPLAIN"], &["-O2", "-DFAR"], &["-O0", "-DPLAIN"]];
 
 /// A program with the library in it.
 struct Spinning {
+    program: PathBuf,
     table: Table,
     child: Child,
     stdin: ChildStdin,
@@ -35,17 +35,22 @@ struct Spinning {
 }
 
 impl Spinning {
-    /// Until it says that it is ready.
     fn start(what: &str) -> Self {
+        Self::start_as(WAYS[0], what)
+    }
+
+    /// Until it says that it is ready.
+    fn start_as(way: &[&str], what: &str) -> Self {
+        let program = built("spins", "gcc", way);
         let table = Table::new().unwrap();
         let library = handover(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
         let (name, value) = table.variable();
         let mut command = Command::new("timeout");
-        command.args(["-k", "1", "60"]).arg(program()).arg(what).env(name, value);
+        command.args(["-k", "1", "60"]).arg(&program).arg(what).env(name, value);
         command.env("LD_PRELOAD", preload(&library, None).unwrap());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut it = Self { table, child, stdin, stdout: BufReader::new(stdout) };
+        let mut it = Self { program, table, child, stdin, stdout: BufReader::new(stdout) };
         it.until_ready();
         it
     }
@@ -58,44 +63,48 @@ impl Spinning {
 
     /// The program, which `timeout` has started.
     fn process(&self) -> Taking {
-        let is_it =
-            |p: &Taking| fs::read_link(format!("/proc/{}/exe", p.pid)).ok() == Some(program());
+        let is_it = |p: &Taking| {
+            fs::read_link(format!("/proc/{}/exe", p.pid)).ok().as_ref() == Some(&self.program)
+        };
         wait_for("the program in the table", || self.table.taking().into_iter().find(is_it))
     }
 
-    fn pauses(&self, process: Taking) -> Vec<u64> {
+    /// Where it waits, and how the instructions there begin.
+    fn spins(&self, process: Taking) -> Vec<(u64, [u8; 2])> {
         let maps = fs::read(format!("/proc/{}/maps", process.pid)).unwrap();
-        let found = Module::of(&fs::read(program()).unwrap()).unwrap().pauses;
-        let code = parse_code(&maps).into_iter().filter(|c| c.path == program());
-        let all: Vec<u64> = code
-            .flat_map(|c| found.iter().filter_map(move |&p| c.address(p)).collect::<Vec<_>>())
-            .collect();
+        let found = Module::of(&fs::read(&self.program).unwrap()).unwrap().spins;
+        let code = parse_code(&maps).into_iter().filter(|c| c.path == self.program);
+        let at = |c: Code| {
+            let of = move |s: &Spin| Some((c.address(s.offset)?, s.bytes));
+            found.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        let all: Vec<(u64, [u8; 2])> = code.flat_map(at).collect();
         assert!(!all.is_empty());
         all
     }
 
     /// Breakpoints wherever it waits.
-    fn arm(&mut self) -> Vec<u64> {
+    fn arm(&mut self) -> Vec<(u64, [u8; 2])> {
         let process = self.process();
         // The C library blocks all signals while a thread begins.
         wait_until("it can have breakpoints", || unfit(&Proc::default(), process.pid).is_none());
         let memory = Memory::of(&Proc::default(), process.pid).unwrap();
         self.table.until(FOR_EVER).unwrap();
-        let all = self.pauses(process);
-        for &at in &all {
-            let place = self.table.place(process.space, at).unwrap();
+        let all = self.spins(process);
+        for &(at, bytes) in &all {
+            let place = self.table.place(process.space, at, bytes[0]).unwrap();
             self.table.want(place, true).unwrap();
-            assert!(memory.set_breakpoint(at).unwrap());
-            assert!(!memory.set_breakpoint(at).unwrap(), "there is one");
+            assert!(memory.set_breakpoint(at, bytes).unwrap());
+            assert!(!memory.set_breakpoint(at, bytes).unwrap(), "there is one");
         }
         all
     }
 
     /// Until it has put an instruction back: where a breakpoint can be set again there was none.
-    fn wait_until_restored(&self, all: &[u64]) {
+    fn wait_until_restored(&self, all: &[(u64, [u8; 2])]) {
         let memory = Memory::of(&Proc::default(), self.process().pid).unwrap();
         wait_until("the instruction is there again", || {
-            all.iter().any(|&at| memory.set_breakpoint(at).unwrap())
+            all.iter().any(|&(at, bytes)| memory.set_breakpoint(at, bytes).unwrap())
         });
     }
 
@@ -125,10 +134,12 @@ impl Spinning {
 
 /// The program with breakpoints does what it does without, and comes to them.
 fn goes_on(what: &str) {
-    let mut it = Spinning::start(what);
-    it.arm();
-    it.go();
-    assert!(it.finishes() > 0, "{what}");
+    for way in WAYS {
+        let mut it = Spinning::start_as(way, what);
+        it.arm();
+        it.go();
+        assert!(it.finishes() > 0, "{what} {way:?}");
+    }
 }
 
 #[test]
@@ -241,13 +252,14 @@ fn traps_of_the_program_are_its_own() {
 /// Would catch: breakpoints that stay when evenly was killed.
 #[test]
 fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {
-    for by_place in [false, true] {
-        let mut it = Spinning::start("waits");
+    let ways = WAYS.into_iter().flat_map(|way| [(way, false), (way, true)]);
+    for (way, by_place) in ways {
+        let mut it = Spinning::start_as(way, "waits");
         let all = it.arm();
         wait_until("it comes to a breakpoint", || it.traps() > 3);
         if by_place {
-            for &at in &all {
-                let place = it.table.place(it.process().space, at).unwrap();
+            for &(at, bytes) in &all {
+                let place = it.table.place(it.process().space, at, bytes[0]).unwrap();
                 it.table.want(place, false).unwrap();
             }
         } else {
@@ -266,12 +278,12 @@ fn breakpoints_are_taken_away_from_outside() {
     let all = it.arm();
     wait_until("it comes to a breakpoint", || it.traps() > 3);
     let memory = Memory::of(&Proc::default(), it.process().pid).unwrap();
-    for &at in &all {
-        memory.clear_breakpoint(at).unwrap();
-        memory.clear_breakpoint(at).unwrap();
+    for &(at, bytes) in &all {
+        memory.clear_breakpoint(at, bytes).unwrap();
+        memory.clear_breakpoint(at, bytes).unwrap();
     }
-    for &at in &all {
-        assert!(memory.set_breakpoint(at).unwrap(), "the instruction is there again");
+    for &(at, bytes) in &all {
+        assert!(memory.set_breakpoint(at, bytes).unwrap(), "the instruction is there again");
     }
     it.go();
     it.finishes();
@@ -297,15 +309,23 @@ fn goes_to_its_end(mut it: Spinning) {
     it.finishes();
 }
 
+/// What the processor does at each jump, for all flags.
+#[test]
+fn jumps_are_carried_out_as_the_processor_does() {
+    let output = Command::new(built("jumps", "gcc", &["-mno-red-zone"])).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+}
+
 /// A table that is full of other addresses has no more room, and says so.
 #[test]
 fn a_place_is_found_again_and_room_ends() {
     let mut table = Table::new().unwrap();
-    let first = table.place(1, 0x1000).unwrap();
-    assert_eq!(table.place(1, 0x1000), Some(first));
-    assert_ne!(table.place(2, 0x1000), Some(first));
-    let more = (0..20_000u64).filter(|i| table.place(3, 0x40_0000 + i * 16).is_some()).count();
+    let first = table.place(1, 0x1000, 0xf3).unwrap();
+    assert_eq!(table.place(1, 0x1000, 0xf3), Some(first));
+    assert_ne!(table.place(2, 0x1000, 0xf3), Some(first));
+    let more =
+        (0..20_000u64).filter(|i| table.place(3, 0x40_0000 + i * 16, 0xf3).is_some()).count();
     assert!((4_000..8_192).contains(&more), "{more}");
-    assert_eq!(table.place(1, 0x1000), Some(first));
+    assert_eq!(table.place(1, 0x1000, 0xf3), Some(first));
     assert_eq!(table.handed().len(), more + 2);
 }

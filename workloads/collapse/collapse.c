@@ -12,14 +12,16 @@
 #include "../common.h"
 #include "../kernel.h"
 
-enum pattern { TICKET, TTAS, PIPELINE, POOL };
-static const char *const NAMES[] = {"ticket", "ttas", "pipeline", "pool"};
+enum pattern { TICKET, TTAS, SPINLOCK, PIPELINE, POOL };
+static const char *const NAMES[] = {"ticket", "ttas", "spinlock", "pipeline", "pool"};
 
 static enum pattern pattern = PIPELINE;
 static uint64_t threads = 2, phases = 1000, iters = 1000, held = 200;
 
+// As many programs do, collapse-bare says nothing to the processor while it waits.
 static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(BARE)
+#elif defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
@@ -42,6 +44,8 @@ static alignas(64) _Atomic uint64_t next_ticket;
 static alignas(64) _Atomic uint64_t serving;
 // A test-and-test-and-set lock.
 static alignas(64) _Atomic uint32_t taken;
+// The C library's.
+static pthread_spinlock_t spinlock;
 // Behind the lock.
 static alignas(64) uint64_t guarded, guarded_turns;
 
@@ -51,6 +55,10 @@ static void lock(void) {
         while (atomic_load_explicit(&serving, memory_order_acquire) != mine) relax();
         return;
     }
+    if (pattern == SPINLOCK) {
+        pthread_spin_lock(&spinlock);
+        return;
+    }
     while (atomic_exchange_explicit(&taken, 1, memory_order_acquire))
         while (atomic_load_explicit(&taken, memory_order_relaxed)) relax();
 }
@@ -58,6 +66,8 @@ static void lock(void) {
 static void unlock(void) {
     if (pattern == TICKET)
         atomic_fetch_add_explicit(&serving, 1, memory_order_release);
+    else if (pattern == SPINLOCK)
+        pthread_spin_unlock(&spinlock);
     else
         atomic_store_explicit(&taken, 0, memory_order_release);
 }
@@ -165,7 +175,8 @@ static void *run(void *argument) {
     arrived[self] = now_s();
     switch (pattern) {
     case TICKET:
-    case TTAS: locks(self); break;
+    case TTAS:
+    case SPINLOCK: locks(self); break;
     case PIPELINE: pipeline(self); break;
     case POOL: pool(self); break;
     }
@@ -183,8 +194,8 @@ static uint64_t checksum(void) {
 static void help(void) {
     printf("Usage: %s [OPTIONS]\n"
            "Threads that wait by spinning, in code of their own. Prints JSON.\n\n"
-           "  --pattern P    ticket, ttas: a lock held across work; pipeline: stages over flags in\n"
-           "                 memory; pool: workers that look for work (default pipeline)\n"
+           "  --pattern P    ticket, ttas, spinlock: a lock held across work; pipeline: stages over\n"
+           "                 flags in memory; pool: workers that look for work (default pipeline)\n"
            "  --threads N    threads (default 2)\n"
            "  --phases K     turns of the lock for each thread, planes, or batches of 64 tasks\n"
            "                 (default 1000)\n"
@@ -198,7 +209,7 @@ static void help(void) {
 static enum pattern parse_pattern(const char *text) {
     for (int i = TICKET; i <= POOL; i++)
         if (!strcmp(text, NAMES[i])) return (enum pattern)i;
-    die_input("--pattern %s: one of ticket, ttas, pipeline, pool is needed", text);
+    die_input("--pattern %s: one of ticket, ttas, spinlock, pipeline, pool is needed", text);
 }
 
 int main(int argc, char **argv) {
@@ -229,6 +240,7 @@ int main(int argc, char **argv) {
     if (!stages || !deques) die_machine("no memory");
     memset(stages, 0, threads * sizeof *stages);
     memset(deques, 0, threads * sizeof *deques);
+    pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE);
     pthread_barrier_init(&start, NULL, (unsigned)threads);
     for (uint64_t i = 1; i < threads; i++) {
         int error = pthread_create(&ids[i], NULL, run, (void *)(uintptr_t)i);

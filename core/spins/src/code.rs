@@ -1,5 +1,6 @@
-//! The control flow of one function around its `pause` instructions.
+//! Where a function waits: the control flow around its `pause` instructions, and loops without.
 
+use crate::turns::jumps;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
     OpKind, Register, UsedMemory,
@@ -8,22 +9,30 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 /// The bytes of `pause`.
-pub(crate) const PAUSE: [u8; 2] = [0xf3, 0x90];
+const PAUSE: [u8; 2] = [0xf3, 0x90];
 /// A function that is longer is not looked at: decoding takes 20 ns an instruction.
 const LONGEST: usize = 1 << 20;
 
-/// Addresses of the `pause` instructions of a function at which a thread waits for what others do. `code` are its bytes,
-/// `at` the address of the first.
+/// Where in the code of a function threads wait for what others do: an instruction that is executed once a turn.
 #[must_use]
-pub fn pauses(code: &[u8], at: u64) -> Vec<u64> {
-    let may = code.windows(PAUSE.len()).any(|bytes| bytes == PAUSE);
-    if !may || code.len() > LONGEST {
+pub fn spins(code: &[u8]) -> Vec<usize> {
+    if code.len() > LONGEST {
         return Vec::new();
     }
-    let function = Function::decode(code, at);
+    let mut all = pauses(code);
+    all.extend(jumps(code, &all));
+    all
+}
+
+/// The `pause` instructions at which it waits.
+fn pauses(code: &[u8]) -> Vec<usize> {
+    if !code.windows(PAUSE.len()).any(|bytes| bytes == PAUSE) {
+        return Vec::new();
+    }
+    let function = Function::decode(code);
     (0..function.instructions.len())
         .filter(|&i| is_pause(&function.instructions[i]) && function.waits(i))
-        .map(|i| function.instructions[i].ip())
+        .map(|i| function.instructions[i].ip() as usize)
         .collect()
 }
 
@@ -39,8 +48,8 @@ struct Function {
 }
 
 impl Function {
-    fn decode(code: &[u8], at: u64) -> Self {
-        let decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
+    fn decode(code: &[u8]) -> Self {
+        let decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
         // What follows a byte that is no instruction cannot be trusted to begin where one begins.
         let instructions: Vec<Instruction> =
             decoder.into_iter().take_while(|i| !i.is_invalid()).collect();

@@ -6,6 +6,9 @@
 //! nothing but time. What is left out is a `pause` whose turn neither reads memory nor calls anything: such a loop counts
 //! how long it waits, and would take longer than it means to.
 //!
+//! Others wait without (`while (!flag);`). There it has to be proved that a turn leaves nothing behind, and the place is the
+//! jump back.
+//!
 //! Bytes are instructions only from the beginning of a function on, so functions are taken from the table by which exceptions
 //! are unwound (`.eh_frame`), which stripped programs have as well, and each is decoded from its first byte to its last.
 //!
@@ -17,7 +20,8 @@
 mod code;
 mod module;
 mod places;
+mod turns;
 
-pub use code::pauses;
-pub use module::{Module, SpinsError};
+pub use code::spins;
+pub use module::{Module, Spin, SpinsError};
 pub use places::{Handed, Place, Places, Taking};

@@ -1,6 +1,6 @@
 //! A module: a program or a library, as a file.
 
-use crate::code::{PAUSE, pauses};
+use crate::code::spins;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 
@@ -15,11 +15,20 @@ pub enum SpinsError {
     Functions(#[from] gimli::Error),
 }
 
+/// An instruction that is executed once a turn of a loop that waits: `pause`, or the jump back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spin {
+    /// Where it is in the file.
+    pub offset: u64,
+    /// Its first two bytes.
+    pub bytes: [u8; 2],
+}
+
 /// What is known of a module by its file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Offsets in the file of the `pause` instructions at which threads wait, in rising order.
-    pub pauses: Vec<u64>,
+    /// Where its threads wait by spinning, in rising order.
+    pub spins: Vec<Spin>,
     /// It has Go's runtime, which handles all signals by itself, past the C library.
     pub is_go: bool,
 }
@@ -35,26 +44,45 @@ impl Module {
             .iter()
             .any(|name| file.section_by_name(name).is_some());
         let none = Self { is_go, ..Self::default() };
-        // Most modules have none.
-        let has_pauses = bytes.windows(PAUSE.len()).any(|b| b == PAUSE);
-        if !has_pauses || file.architecture() != Architecture::X86_64 || allocates(&file) {
+        if file.architecture() != Architecture::X86_64 {
             return Ok(none);
         }
         let mut found = Vec::new();
+        let only = only(&file);
+        let is_meant = |start: u64| only.as_ref().is_none_or(|only| only.contains(&start));
         // What is damaged there is none of a compiler's.
         for (start, length) in functions(&file).unwrap_or_default() {
+            if !is_meant(start) {
+                continue;
+            }
             let Some((code, offset)) = code(&file, bytes, start, length) else { continue };
-            found.extend(pauses(code, start).into_iter().map(|at| offset + (at - start)));
+            for at in spins(code) {
+                let Some(&[first, second]) = code.get(at..at + 2) else { continue };
+                found.push(Spin { offset: offset + at as u64, bytes: [first, second] });
+            }
         }
         found.sort_unstable();
         found.dedup();
-        Ok(Self { pauses: found, ..none })
+        Ok(Self { spins: found, ..none })
     }
 }
 
-/// Whether it stands for the C library's allocator, as jemalloc does: that is called while all signals are blocked.
-fn allocates(file: &object::File<'_>) -> bool {
-    file.dynamic_symbols().any(|s| s.is_definition() && s.name() == Ok("free"))
+/// The function of the C library in which programs wait for locks of their own.
+const LOCK: &str = "pthread_spin_lock";
+
+/// Addresses of the functions that alone may be looked at, where it is the C library, or stands for its allocator as jemalloc
+/// does: the rest is called while all signals are blocked.
+fn only(file: &object::File<'_>) -> Option<Vec<u64>> {
+    let mut is_of_system = false;
+    let mut locks = Vec::new();
+    for symbol in file.dynamic_symbols().filter(|s| s.is_definition()) {
+        let is_lock = symbol.name() == Ok(LOCK);
+        is_of_system |= is_lock || symbol.name() == Ok("free");
+        if is_lock {
+            locks.push(symbol.address());
+        }
+    }
+    is_of_system.then_some(locks)
 }
 
 /// Addresses and lengths of the functions.

@@ -43,8 +43,9 @@ pub struct Handed {
 pub trait Places: Send {
     /// Processes that take part; those that have ended may be among them.
     fn taking(&self) -> Vec<Taking>;
-    /// The place of an address, which is the same whenever it is asked for; None where there is no room.
-    fn place(&mut self, space: u32, at: u64) -> Option<Place>;
+    /// The place of an address, at which an instruction with this first byte is. It is the same whenever it is asked for; None
+    /// where there is no room.
+    fn place(&mut self, space: u32, at: u64, first: u8) -> Option<Place>;
     /// Whether threads hand over there.
     ///
     /// # Errors

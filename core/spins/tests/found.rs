@@ -2,38 +2,28 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 #![cfg(target_arch = "x86_64")]
 
-use evenly_spins::{Module, pauses};
-use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
+mod common;
+
+use common::functions;
+use evenly_spins::{Module, spins};
+use object::{Object, ObjectSegment, ObjectSymbol};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
-use std::process::Command;
 
-/// A library of `waits.c`, as it is compiled so.
 fn library(dir: &Path, flags: &[&str]) -> Vec<u8> {
-    let (source, made) =
-        (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/waits.c"), dir.join("waits.so"));
-    let mut compile = Command::new("cc");
-    compile.args(["-shared", "-fPIC"]).args(flags).arg("-o").arg(&made).arg(source);
-    assert!(compile.status().unwrap().success());
-    std::fs::read(made).unwrap()
+    common::library(dir, "cc", "waits.c", flags)
 }
 
 /// The functions in which something was found.
 fn found_in(bytes: &[u8]) -> Vec<String> {
-    let file = object::File::parse(bytes).unwrap();
-    let text = file.sections().find(|s| s.kind() == SectionKind::Text && s.name() == Ok(".text"));
-    let text = text.unwrap();
-    let found = Module::of(bytes).unwrap().pauses;
-    let name = |&offset: &u64| {
-        let at = offset - text.file_range().unwrap().0 + text.address();
-        let within =
-            |s: &object::Symbol<'_, '_>| (s.address()..s.address() + s.size()).contains(&at);
-        file.symbols().find(within).unwrap().name().unwrap().to_owned()
-    };
-    let mut names: Vec<String> = found.iter().map(name).collect();
-    for &at in &found {
-        assert_eq!(bytes[at as usize..][..2], [0xf3, 0x90]);
+    let (found, all) = (Module::of(bytes).unwrap().spins, functions(bytes));
+    let name =
+        |offset: u64| all.iter().find(|(_, within)| within.contains(&offset)).unwrap().0.clone();
+    let mut names: Vec<String> = found.iter().map(|spin| name(spin.offset)).collect();
+    for spin in &found {
+        assert_eq!(spin.bytes, [0xf3, 0x90]);
+        assert_eq!(bytes[spin.offset as usize..][..2], spin.bytes);
     }
     names.sort();
     names
@@ -62,9 +52,26 @@ fn delays_are_none_without_optimising_either() {
 fn an_allocator_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let with_free = library(dir.path(), &["-O2", "-Dwork=free"]);
-    assert_eq!(Module::of(&with_free).unwrap().pauses.len(), WAITS.len(), "it calls one");
+    assert_eq!(Module::of(&with_free).unwrap().spins.len(), WAITS.len(), "it calls one");
     let is_one = library(dir.path(), &["-O2", "-Dbarrier=free", "-fno-builtin"]);
     assert_eq!(Module::of(&is_one).unwrap(), Module::default());
+}
+
+/// Of the C library it is the lock that programs spin for, and nothing else.
+#[test]
+fn of_the_c_library_it_is_the_spin_lock() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let path = maps.split_whitespace().find(|word| word.contains("/libc.so.6")).unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    let found = Module::of(&bytes).unwrap().spins;
+    assert_eq!(found.iter().map(|s| s.bytes).collect::<Vec<_>>(), [[0xf3, 0x90]]);
+    let file = object::File::parse(&*bytes).unwrap();
+    let lock = file.dynamic_symbols().find(|s| s.name() == Ok("pthread_spin_lock")).unwrap();
+    let segment =
+        file.segments().find(|s| (s.address()..s.address() + s.size()).contains(&lock.address()));
+    let at =
+        found[0].offset - segment.as_ref().unwrap().file_range().0 + segment.unwrap().address();
+    assert!((lock.address()..lock.address() + 32).contains(&at));
 }
 
 /// Would catch: functions that are taken from the table of symbols.
@@ -73,23 +80,23 @@ fn a_stripped_library_has_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let whole = Module::of(&library(dir.path(), &["-O2"])).unwrap();
     let stripped = Module::of(&library(dir.path(), &["-O2", "-s"])).unwrap();
-    assert_eq!(stripped.pauses.len(), whole.pauses.len());
+    assert_eq!(stripped.spins.len(), whole.spins.len());
 }
 
 #[test]
 fn a_pause_is_found_only_where_an_instruction_begins() {
     // mov eax, 0x90f3; mov eax, [rdi]; jmp to the second byte of the first, which is the pause: never decoded so.
     let within = [0xb8, 0xf3, 0x90, 0x00, 0x00, 0x8b, 0x07, 0xeb, 0xf8];
-    assert_eq!(pauses(&within, 0x1000), []);
+    assert_eq!(spins(&within), [0; 0]);
     // pause; cmp dword [rdi], 0; je -7
     let waits = [0xf3, 0x90, 0x83, 0x3f, 0x00, 0x74, 0xf9, 0xc3];
-    assert_eq!(pauses(&waits, 0x1000), [0x1000]);
+    assert_eq!(spins(&waits), [0]);
     // pause; dec ecx; jne -6
     let delays = [0xf3, 0x90, 0xff, 0xc9, 0x75, 0xfa, 0xc3];
-    assert_eq!(pauses(&delays, 0x1000), []);
+    assert_eq!(spins(&delays), [0; 0]);
     // A byte that is no instruction, and a pause behind it.
     let broken = [0x06, 0xf3, 0x90, 0x83, 0x3f, 0x00, 0x74, 0xf9];
-    assert_eq!(pauses(&broken, 0x1000), []);
+    assert_eq!(spins(&broken), [0; 0]);
 }
 
 #[test]
@@ -116,8 +123,8 @@ fn damaged_modules_are_no_reason_to_panic() {
 proptest! {
     #[test]
     fn any_bytes_are_decoded(bytes in vec(prop_oneof![Just(0xf3), Just(0x90), Just(0x74), any::<u8>()], 0..200)) {
-        for at in pauses(&bytes, 0x4000) {
-            prop_assert_eq!(&bytes[(at - 0x4000) as usize..][..2], &[0xf3, 0x90]);
+        for at in spins(&bytes) {
+            prop_assert!(matches!(bytes[at], 0xf3 | 0x70..=0x7f | 0x0f | 0xe9 | 0xeb));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Breakpoints over `pause` instructions of another process, whose handler (`probe/c/handover.c`) hands the CPU over.
+//! Breakpoints over instructions of another process at which it waits, whose handler (`probe/c/handover.c`) hands the CPU over.
 //!
 //! They are not in the journal: a process whose evenly is gone takes them away itself, each when a thread comes to it.
 //!
-//! Invariant: a breakpoint is written only over an instruction `pause`, in a process that handles SIGTRAP and in which no
+//! Invariant: a breakpoint is written only where the instruction is that of the file, in a process that handles SIGTRAP and in which no
 //! thread blocks it.
 
 use crate::proc::{Proc, status_field, status_number};
@@ -12,7 +12,6 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-const PAUSE: [u8; 2] = [0xf3, 0x90];
 const BREAKPOINT: u8 = 0xcc;
 /// SIGTRAP among the signals of a mask in `/proc/<pid>/status`.
 const TRAP: u64 = 1 << (5 - 1);
@@ -95,29 +94,30 @@ impl Memory {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
     }
 
-    /// Writes a breakpoint over the `pause` at this address. False where there is none, or a breakpoint already.
+    /// Writes a breakpoint over the instruction at this address that begins with these bytes. False where there is none, or
+    /// a breakpoint already.
     ///
     /// # Errors
     /// As read(2) and write(2).
-    pub fn set_breakpoint(&self, at: u64) -> io::Result<bool> {
+    pub fn set_breakpoint(&self, at: u64, instruction: [u8; 2]) -> io::Result<bool> {
         let mut found = [0; 2];
         self.0.read_exact_at(&mut found, at)?;
-        if found != PAUSE {
+        if found != instruction {
             return Ok(false);
         }
         self.0.write_all_at(&[BREAKPOINT], at)?;
         Ok(true)
     }
 
-    /// Puts the `pause` back at this address, where there is a breakpoint over it.
+    /// Puts the instruction back that begins with these bytes, where there is a breakpoint over it.
     ///
     /// # Errors
     /// As read(2) and write(2).
-    pub fn clear_breakpoint(&self, at: u64) -> io::Result<()> {
+    pub fn clear_breakpoint(&self, at: u64, instruction: [u8; 2]) -> io::Result<()> {
         let mut found = [0; 2];
         self.0.read_exact_at(&mut found, at)?;
-        if found == [BREAKPOINT, PAUSE[1]] {
-            self.0.write_all_at(&PAUSE[..1], at)?;
+        if found == [BREAKPOINT, instruction[1]] {
+            self.0.write_all_at(&instruction[..1], at)?;
         }
         Ok(())
     }

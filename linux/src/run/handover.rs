@@ -11,7 +11,7 @@ use crate::breakpoints::{Memory, Unfit, unfit};
 use crate::modules::{Code, parse_code};
 use crate::proc::{Proc, parse_schedstat, read_all};
 use evenly_model::{Nanos, Pid, Tid};
-use evenly_spins::{Handed, Module, Place, Places, Taking};
+use evenly_spins::{Handed, Module, Place, Places, Spin, Taking};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -66,6 +66,8 @@ pub enum Refused {
     },
 }
 
+type Known = (Place, u64, [u8; 2]);
+
 /// What is done about a program whose threads spin.
 pub struct HandOver<P> {
     proc: Proc,
@@ -73,8 +75,8 @@ pub struct HandOver<P> {
     /// CPUs that the program may use.
     cpus: usize,
     modules: HashMap<(u64, PathBuf), Arc<Module>>,
-    /// By process and space: places, and their addresses.
-    known: BTreeMap<(Pid, u32), Vec<(Place, u64)>>,
+    /// By process and space: places, their addresses, and how the instructions there begin.
+    known: BTreeMap<(Pid, u32), Vec<Known>>,
     times: HashMap<Tid, (Nanos, Nanos)>,
     seen_at: Nanos,
     given: Nanos,
@@ -226,10 +228,10 @@ impl<P: Places> HandOver<P> {
             self.refused = Some(Refused::Unfit(pid, why));
         }
         let fits = !process.is_left_alone && unfit.is_none();
-        let pauses = if fits { self.pauses(pid) } else { Vec::new() };
+        let spins = if fits { self.spins(pid) } else { Vec::new() };
         let memory = match memory {
             Ok(memory) => memory,
-            Err(source) if !pauses.is_empty() => {
+            Err(source) if !spins.is_empty() => {
                 self.refused = Some(Refused::Memory { pid, source });
                 return;
             }
@@ -238,10 +240,10 @@ impl<P: Places> HandOver<P> {
         // The memory was opened before all that was looked at, and a program that begins takes out what was known of its
         // process before it handles the signal: so what is there now is that of these addresses.
         let is_still = self.places.taking().contains(&process);
-        if pauses.is_empty() || !is_still {
+        if spins.is_empty() || !is_still {
             clear(&memory, &places);
         } else {
-            self.set(process, &memory, pauses, &mut places);
+            self.set(process, &memory, spins, &mut places);
         }
         self.known.insert(process.key(), places);
     }
@@ -250,23 +252,23 @@ impl<P: Places> HandOver<P> {
         &mut self,
         process: Taking,
         memory: &Memory,
-        pauses: Vec<(u64, Arc<Path>, u64)>,
-        places: &mut Vec<(Place, u64)>,
+        spins: Vec<(u64, Arc<Path>, Spin)>,
+        places: &mut Vec<Known>,
     ) {
         // What it was before is no longer of interest.
         self.refused = None;
-        for (at, file, offset) in pauses {
-            let Some(place) = self.places.place(process.space, at) else {
+        for (at, file, Spin { offset, bytes }) in spins {
+            let Some(place) = self.places.place(process.space, at, bytes[0]) else {
                 self.refused = Some(Refused::Full);
                 continue;
             };
             self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
             let _ = self.places.want(place, true);
-            if !places.contains(&(place, at)) {
-                places.push((place, at));
+            if !places.contains(&(place, at, bytes)) {
+                places.push((place, at, bytes));
             }
             // Code that was unmapped meanwhile is no longer of interest; where all is refused it is said.
-            if let Err(source) = memory.set_breakpoint(at) {
+            if let Err(source) = memory.set_breakpoint(at, bytes) {
                 self.refused = Some(Refused::Memory { pid: process.pid, source });
             }
         }
@@ -274,7 +276,7 @@ impl<P: Places> HandOver<P> {
 
     /// Addresses at which threads of a process wait, and where in which file that is; none where its signals are not those
     /// of the C library.
-    fn pauses(&mut self, pid: Pid) -> Vec<(u64, Arc<Path>, u64)> {
+    fn spins(&mut self, pid: Pid) -> Vec<(u64, Arc<Path>, Spin)> {
         let Ok(maps) = read_all(&self.proc.process_file(pid, "maps")) else { return Vec::new() };
         // It may have executed a program into which nothing is loaded, or another process have its number.
         if !maps.windows(TABLE.len()).any(|words| words == TABLE) {
@@ -291,8 +293,8 @@ impl<P: Places> HandOver<P> {
                 return Vec::new();
             }
             let path: Arc<Path> = code.path.as_path().into();
-            let at = |&offset| Some((code.address(offset)?, path.clone(), offset));
-            all.extend(module.pauses.iter().filter_map(at));
+            let at = |&spin: &Spin| Some((code.address(spin.offset)?, path.clone(), spin));
+            all.extend(module.spins.iter().filter_map(at));
         }
         all
     }
@@ -321,10 +323,10 @@ fn lasting(proc: &Proc, pid: Pid) -> Option<Unfit> {
     unfit(proc, pid)
 }
 
-fn clear(memory: &Memory, places: &[(Place, u64)]) {
-    for (_, at) in places {
+fn clear(memory: &Memory, places: &[Known]) {
+    for (_, at, instruction) in places {
         // Code that was unmapped has no breakpoint.
-        let _ = memory.clear_breakpoint(*at);
+        let _ = memory.clear_breakpoint(*at, *instruction);
     }
 }
 
@@ -339,12 +341,10 @@ fn read_module(path: &Path, inode: u64) -> Option<Module> {
     Module::of(&bytes).ok()
 }
 
-/// The C library and its loader, of which some code runs while all signals are blocked; and evenly's own libraries.
+/// The loader, whose code runs while all signals are blocked; and evenly's own libraries.
 fn is_of_system(code: &Code) -> bool {
     let name = code.path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
-    ["libc.so", "libc-", "libpthread", "ld-", "ld.so", "librt", "handover-", "waiting-"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    ["ld-", "ld.so", "handover-", "waiting-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -370,7 +370,7 @@ mod tests {
         fn taking(&self) -> Vec<Taking> {
             vec![Taking { pid: Pid(PID), space: 1, is_left_alone: false }]
         }
-        fn place(&mut self, _: u32, _: u64) -> Option<Place> {
+        fn place(&mut self, _: u32, _: u64, _: u8) -> Option<Place> {
             None
         }
         fn want(&mut self, _: Place, _: bool) -> io::Result<()> {

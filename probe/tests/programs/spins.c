@@ -29,12 +29,21 @@
 		}                                                                              \
 	} while (0)
 
+#if defined(FAR)
+/* The jump back is one of six bytes. */
+#define PAUSE() __asm__ volatile(".skip 130, 0x90")
+#elif defined(PLAIN)
+#define PAUSE()
+#else
+#define PAUSE __builtin_ia32_pause
+#endif
+
 static _Atomic int flag, arrived, turns, handled, trapped;
 
 __attribute__((noinline)) static void spin_while(_Atomic int *what, int is)
 {
 	while (atomic_load(what) == is)
-		__builtin_ia32_pause();
+		PAUSE();
 }
 
 static void ready(void)

@@ -108,9 +108,24 @@ fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) -> Vec<Stri
 }
 
 fn pattern(pattern: &str, threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
+    pattern_of("collapse", pattern, threads, phases, sizes)
+}
+
+/// The same in loops without `pause`.
+fn bare(pattern: &str, threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
+    pattern_of("collapse-bare", pattern, threads, phases, sizes)
+}
+
+fn pattern_of(
+    program: &str,
+    pattern: &str,
+    threads: u32,
+    phases: u64,
+    sizes: [u64; 2],
+) -> Vec<String> {
     let [iterations, held] = sizes;
     let words = format!(
-        "collapse --pattern {pattern} --threads {threads} --phases {phases} --iters {iterations} --held {held}"
+        "{program} --pattern {pattern} --threads {threads} --phases {phases} --iters {iterations} --held {held}"
     );
     words.split(' ').map(str::to_owned).collect()
 }
@@ -164,6 +179,15 @@ fn kinds() -> Vec<Kind> {
         }),
         kind("ttas-50us", "test-and-test-and-set, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
             pattern("ttas", n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("spinlock-50us", "pthread_spin_lock, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
+            pattern("spinlock", n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("ticket-bare", "ticket lock without pause", 20_000, Bound::Work, |n, p, ms| {
+            bare("ticket", n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("pipeline-bare", "pipeline without pause, 20 us", 60_000, Bound::Work, |n, p, ms| {
+            bare("pipeline", n, p, [ms * 20 / 1000, 1])
         }),
         kind("pipeline-20us", "pipeline over flags, 20 us", 60_000, Bound::Work, |n, p, ms| {
             pattern("pipeline", n, p, [ms * 20 / 1000, 1])

@@ -608,14 +608,21 @@ pub fn peers(bytes: &[u8]) {
     let _ = evenly_peers::exercise(bytes);
 }
 
-/// Programs and libraries: whoever waits in them does so at a `pause`.
+/// Programs and libraries: whoever waits in them does so at a `pause`, or jumps back.
 ///
 /// # Panics
 /// Where that is not so.
 pub fn module(bytes: &[u8]) {
     let found = evenly_spins::Module::of(bytes).unwrap_or_default();
-    let is_pause = |&at: &u64| bytes.get(at as usize..at as usize + 2) == Some(&[0xf3, 0x90]);
-    assert!(found.pauses.iter().all(is_pause));
+    let is_place = |s: &evenly_spins::Spin| {
+        let is_there = bytes.get(s.offset as usize..s.offset as usize + 2) == Some(&s.bytes);
+        is_there
+            && matches!(
+                s.bytes,
+                [0xf3, 0x90] | [0x70..=0x7f | 0xe9 | 0xeb, _] | [0x0f, 0x80..=0x8f]
+            )
+    };
+    assert!(found.spins.iter().all(is_place));
 }
 
 /// Programs, launchers and compilers of MPIs.

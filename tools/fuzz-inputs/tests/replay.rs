@@ -185,7 +185,7 @@ fn the_seeds_are_what_they_stand_for() {
             mappings && parse_nodes(bytes).contains_key(&0)
         }
         "matrix" => read_matrix(bytes, "f", &|_| true).is_ok_and(|m| !m.edges.list.is_empty()),
-        "module" => evenly_spins::Module::of(bytes).is_ok_and(|m| m.pauses.len() == 1),
+        "module" => evenly_spins::Module::of(bytes).is_ok_and(|m| m.spins.len() == 1),
         "monitoring" => {
             let mut all = Monitoring::default();
             read_monitoring(bytes, "f", &|_| true, &mut all).is_ok() && all.ranks > 1
