@@ -5,7 +5,7 @@
 
 use crate::probe::sanitizers;
 use evenly_linux::clock::{now, thread_cpu_time};
-use evenly_linux::handover::HandOver;
+use evenly_linux::handover::{HandOver, Where};
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Threads;
 use evenly_model::{Nanos, printable};
@@ -88,7 +88,10 @@ impl HandingOver {
         let mut keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         keeper.end();
         let (Handed { traps, given, slept }, most) = keeper.handed();
-        let place = most.and_then(|(file, offset)| place(file, *offset));
+        let place = most.and_then(|most| match most {
+            Where::Code(file, offset) => place(file, offset),
+            Where::Mpi => Some("calls of MPI".into()),
+        });
         let (given_s, slept_s) = (given.as_secs_f64(), slept.as_secs_f64());
         (traps > 0).then_some(HandedOver { asked: traps, given_s, slept_s, place })
     }

@@ -398,4 +398,5 @@ __attribute__((constructor)) static void begin(void)
 	errno = before;
 }
 
+#include "handover_progress.h"
 #include "handover_signals.h"

@@ -63,6 +63,7 @@ struct evenly_handover {
 	_Atomic uint32_t until;  /* CLOCK_MONOTONIC in s until which CPUs are handed over; 0: they are not */
 	/* Written by programs. */
 	_Atomic uint32_t last;   /* the space that was given last */
+	struct evenly_place progress; /* no instruction, but the calls by which ranks of MPI wait (handover_progress.h) */
 	struct evenly_space spaces[EVENLY_SPACES] __attribute__((aligned(64)));
 	struct evenly_place places[EVENLY_PLACES];
 };

@@ -109,17 +109,18 @@ impl Places for Table {
     }
 
     fn handed(&self) -> Vec<(Place, Handed)> {
-        let of = |&number: &u32| {
+        let of = |place, at| {
             let mut bytes = [0; place::SIZEOF];
-            self.file.read_exact_at(&mut bytes, offset(number)).ok()?;
+            self.file.read_exact_at(&mut bytes, at).ok()?;
             let handed = Handed {
                 traps: u64_at(&bytes, place::TRAPS),
                 given: Nanos(u64_at(&bytes, place::GIVEN)),
                 slept: Nanos(u64_at(&bytes, place::SLEPT)),
             };
-            Some((Place(number), handed))
+            Some((place, handed))
         };
-        self.given.values().filter_map(of).collect()
+        let in_code = self.given.values().filter_map(|&number| of(Place(number), offset(number)));
+        in_code.chain(of(Place::MPI, header::PROGRESS as u64)).collect()
     }
 }
 

@@ -39,9 +39,12 @@ impl Spinning {
         Self::start_as(WAYS[0], what)
     }
 
-    /// Until it says that it is ready.
     fn start_as(way: &[&str], what: &str) -> Self {
-        let program = built("spins", "gcc", way);
+        Self::start_program(built("spins", "gcc", way), what)
+    }
+
+    /// Until it says that it is ready.
+    fn start_program(program: PathBuf, what: &str) -> Self {
         let table = Table::new().unwrap();
         let library = handover(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
         let (name, value) = table.variable();
@@ -309,6 +312,23 @@ fn goes_to_its_end(mut it: Spinning) {
     it.finishes();
 }
 
+/// Ranks of MPI wait by calling a function again and again. While nobody wants to hand over it only calls.
+#[test]
+fn ranks_that_look_for_messages_hand_over() {
+    let library = built("progress", "gcc", &["-shared", "-fPIC", "-DLIBRARY"]);
+    let path = library.to_str().unwrap();
+    // Named by its whole path, as it has no other name.
+    let waits =
+        built("progress", "gcc", &["-shared", "-fPIC", "-DWAITS", "-Wl,--no-as-needed", path]);
+    for (until, hands_over) in [(0, false), (FOR_EVER, true)] {
+        let program = built("progress", "gcc", &[]);
+        let mut it = Spinning::start_program(program, waits.to_str().unwrap());
+        it.table.until(until).unwrap();
+        it.go();
+        assert_eq!(it.finishes() > 0, hands_over);
+    }
+}
+
 /// What the processor does at each jump, for all flags.
 #[test]
 fn jumps_are_carried_out_as_the_processor_does() {
@@ -327,5 +347,6 @@ fn a_place_is_found_again_and_room_ends() {
         (0..20_000u64).filter(|i| table.place(3, 0x40_0000 + i * 16, 0xf3).is_some()).count();
     assert!((4_000..8_192).contains(&more), "{more}");
     assert_eq!(table.place(1, 0x1000, 0xf3), Some(first));
-    assert_eq!(table.handed().len(), more + 2);
+    // And that of MPI.
+    assert_eq!(table.handed().len(), more + 3);
 }

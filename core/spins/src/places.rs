@@ -28,6 +28,11 @@ impl Taking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(pub u32);
 
+impl Place {
+    /// No instruction, but the calls by which ranks of MPI wait.
+    pub const MPI: Self = Self(u32::MAX);
+}
+
 /// What has come of a place, or of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Handed {
@@ -56,6 +61,6 @@ pub trait Places: Send {
     /// # Errors
     /// Where the table cannot be written.
     fn until(&mut self, second: u32) -> io::Result<()>;
-    /// The places that were given, with what has come of each.
+    /// The places that were given and [`Place::MPI`], with what has come of each.
     fn handed(&self) -> Vec<(Place, Handed)>;
 }

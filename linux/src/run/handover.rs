@@ -66,6 +66,15 @@ pub enum Refused {
     },
 }
 
+/// Where threads wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where<'a> {
+    /// At this place of a file.
+    Code(&'a Path, u64),
+    /// In calls of MPI.
+    Mpi,
+}
+
 type Known = (Place, u64, [u8; 2]);
 
 /// What is done about a program whose threads spin.
@@ -113,11 +122,14 @@ impl<P: Places> HandOver<P> {
         }
     }
 
-    /// What has come of it so far, and the file and the place in it at which threads came to a breakpoint most often.
-    pub fn handed(&self) -> (Handed, Option<&(PathBuf, u64)>) {
+    /// What has come of it so far, and where threads handed over most often.
+    pub fn handed(&self) -> (Handed, Option<Where<'_>>) {
         let all = self.places.handed();
         let most = all.iter().max_by_key(|(_, handed)| handed.traps);
-        let most = most.and_then(|(place, _)| self.whereabouts.get(place));
+        let most = most.and_then(|(place, _)| match self.whereabouts.get(place) {
+            Some((file, offset)) => Some(Where::Code(file, *offset)),
+            None => (*place == Place::MPI).then_some(Where::Mpi),
+        });
         let sum = all.iter().fold(Handed::default(), |sum, (_, h)| Handed {
             traps: sum.traps + h.traps,
             given: sum.given + h.given,

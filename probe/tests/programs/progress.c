@@ -1,0 +1,42 @@
+/* A library by whose functions ranks look for messages (-DLIBRARY), one that waits by them (-DWAITS), and a program that loads
+ * that for itself alone: the other functions of these names are found from there. */
+#include <dlfcn.h>
+#include <stdio.h>
+
+#ifdef LIBRARY
+static int looks;
+
+unsigned ucp_worker_progress(void *worker)
+{
+	return worker == &looks && ++looks % 1000 == 0;
+}
+
+int opal_progress(void)
+{
+	return (int)ucp_worker_progress(&looks);
+}
+#elif defined(WAITS)
+int opal_progress(void);
+
+int wait_for(int events)
+{
+	int turns = 0;
+	while (events)
+		turns++, events -= opal_progress();
+	return turns;
+}
+#else
+int main(int argc, char **argv)
+{
+	char byte;
+	void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+	int (*wait_for)(int) = library ? (int (*)(int))dlsym(library, "wait_for") : NULL;
+	printf("ready\n");
+	fflush(stdout);
+	if (!wait_for || fread(&byte, 1, 1, stdin) != 1)
+		return 1;
+	int turns = wait_for(20);
+	printf(turns == 20000 ? "done\n" : "%d\n", turns);
+	return 0;
+}
+#endif
