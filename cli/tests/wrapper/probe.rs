@@ -390,6 +390,9 @@ fn a_library_that_is_preloaded_already_stays() {
     assert!(
         text(&output.stdout).contains("/waiting-") && !text(&output.stdout).contains("/handover-")
     );
+    // What hands over is loaded without the probe as well.
     let output = tool.run("-q --policy observe", &print).output().unwrap();
+    assert!(text(&output.stdout).contains("/handover-"));
+    let output = tool.run("-q --policy observe --cooperate off", &print).output().unwrap();
     assert_eq!(text(&output.stdout), "\n");
 }
