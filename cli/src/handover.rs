@@ -6,9 +6,10 @@
 use crate::probe::sanitizers;
 use evenly_linux::clock::{now, thread_cpu_time};
 use evenly_linux::handover::{HandOver, Where};
+use evenly_linux::limits::Limits;
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Threads;
-use evenly_model::{Nanos, printable};
+use evenly_model::{Nanos, Pid, printable};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
 use evenly_report::HandedOver;
@@ -34,7 +35,7 @@ pub(crate) struct Prepared(HandOver<Table>);
 pub(crate) struct HandingOver(Arc<Mutex<HandOver<Table>>>);
 
 impl Prepared {
-    /// The library for a program that may use so many CPUs, and variables with which it has to be started; `before` is what
+    /// The library for a program that may use so many CPUs (and no more than the quota of this process gives it), and variables with which it has to be started; `before` is what
     /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is noted.
     pub(crate) fn new(
         before: Option<&OsStr>,
@@ -51,7 +52,10 @@ impl Prepared {
         match made() {
             Ok((value, table)) => {
                 let env = vec![("LD_PRELOAD".into(), value), table.variable(), sanitizers()];
-                let keeper = HandOver::new(Proc::default(), table, cpus, now());
+                // What cannot be read is no quota.
+                let quota = Limits::new(Path::new("/")).quota(Pid(std::process::id() as i32));
+                let quota = quota.ok().and_then(|q| q.cpus).unwrap_or(f64::INFINITY);
+                let keeper = HandOver::new(Proc::default(), table, quota.min(cpus as f64), now());
                 Some((Self(keeper), env))
             }
             Err(e) => {

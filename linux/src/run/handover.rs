@@ -81,8 +81,8 @@ type Known = (Place, u64, [u8; 2]);
 pub struct HandOver<P> {
     proc: Proc,
     places: P,
-    /// CPUs that the program may use.
-    cpus: usize,
+    /// CPUs that the program may use, of which a quota may give it parts.
+    cpus: f64,
     modules: HashMap<(u64, PathBuf), Arc<Module>>,
     /// By process and space: places, their addresses, and how the instructions there begin.
     known: BTreeMap<(Pid, u32), Vec<Known>>,
@@ -101,9 +101,9 @@ pub struct HandOver<P> {
 }
 
 impl<P: Places> HandOver<P> {
-    /// For a program that may use so many CPUs.
+    /// For a program that may use so many CPUs, less where it has a quota.
     #[must_use]
-    pub fn new(proc: Proc, places: P, cpus: usize, now: Nanos) -> Self {
+    pub fn new(proc: Proc, places: P, cpus: f64, now: Nanos) -> Self {
         Self {
             proc,
             places,
@@ -205,7 +205,7 @@ impl<P: Places> HandOver<P> {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
         let given = self.handed().0.given;
         let used = given - std::mem::replace(&mut self.given, given);
-        let (mut want, mut waited) = (0, Nanos::ZERO);
+        let (mut want, mut waited) = (0.0, Nanos::ZERO);
         let mut times = HashMap::new();
         let threads = taking.iter().flat_map(|t| self.proc.threads(t.pid)).take(MOST_THREADS);
         for tid in threads {
@@ -214,7 +214,7 @@ impl<P: Places> HandOver<P> {
             if let Some(&(ran, waits)) = self.times.get(&tid) {
                 let (ran, waits) = (t.ran - ran, t.waited - waits);
                 waited += waits;
-                want += usize::from((ran + waits).0 as f64 >= WANTS * elapsed.0 as f64);
+                want += f64::from((ran + waits).0 as f64 >= WANTS * elapsed.0 as f64);
             }
             times.insert(tid, (t.ran, t.waited));
         }
@@ -407,7 +407,7 @@ mod tests {
     }
 
     impl Program {
-        fn new(threads: usize, cpus: usize) -> Self {
+        fn new(threads: usize, cpus: f64) -> Self {
             let proc = tempfile::tempdir().unwrap();
             let (table, now_ms) = (Fake::default(), 5_000);
             let (at, now) = (Proc::at(proc.path()), Nanos::from_millis(now_ms));
@@ -437,19 +437,23 @@ mod tests {
     fn cpus_are_handed_over_only_where_more_threads_want_to_run_than_there_are() {
         // As many threads as CPUs, one of them beside another program; more, most of them asleep; more of them.
         assert!(![(20, 0), (10, 10)].iter().any(|&t| {
-            let mut p = Program::new(2, 2);
+            let mut p = Program::new(2, 2.0);
             p.passes(t) | p.passes(t) | p.passes(t)
         }));
-        let mut asleep = Program::new(5, 2);
+        let mut asleep = Program::new(5, 2.0);
         assert!(!(0..5).any(|_| asleep.passes((8, 1))));
-        let mut crowded = Program::new(3, 2);
+        let mut crowded = Program::new(3, 2.0);
         assert!(!crowded.passes((13, 7)), "nothing is known of the time before the first look");
         assert!(crowded.passes((13, 7)));
+        // Two threads that a quota keeps from both CPUs at the same time.
+        let mut limited = Program::new(2, 1.5);
+        assert!(!limited.passes((15, 5)));
+        assert!(limited.passes((15, 5)));
     }
 
     #[test]
     fn it_ends_some_time_after_there_was_a_reason_last() {
-        let mut p = Program::new(3, 2);
+        let mut p = Program::new(3, 2.0);
         p.passes((13, 7));
         assert!(p.passes((13, 7)));
         let until = p.table.0.lock().unwrap().until;

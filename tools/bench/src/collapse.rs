@@ -7,9 +7,11 @@
 //! Invariant: all arms are interleaved, and each run's checksum is that of all others of the same work.
 
 use crate::measured::Measured;
+use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{interrupts, print, table};
 use crate::suite::is_asked;
 use crate::tools::Tools;
+use crate::uneven::METBENCH;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -17,6 +19,7 @@ use evenly_compare::{Arm, Executor, ProcessExecutor};
 use evenly_model::CpuSet;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -83,6 +86,8 @@ struct Kind {
     /// The words of a command with so many threads and phases, and iterations in a millisecond.
     command: fn(u32, u64, u64) -> Vec<String>,
     environment: &'static [(&'static str, &'static str)],
+    /// Whose ranks these are, in place of threads.
+    mpi: Option<MpiArg>,
     /// The best setting that there is for it: words, or variables, in place of the usual ones.
     tuned: Option<Tuned>,
 }
@@ -130,6 +135,14 @@ fn pattern_of(
     words.split(' ').map(str::to_owned).collect()
 }
 
+fn metbench(sync: &str, phases: u64, iterations: u64) -> Vec<String> {
+    let words =
+        format!("metbench --iterations {phases} --iters {iterations} --loads 1 --sync {sync}");
+    words.split(' ').map(str::to_owned).collect()
+}
+
+const SPINNING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "0")];
+const YIELDING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "1")];
 const YIELDS: Option<Tuned> = Some(Tuned::Words("spin", "yield"));
 const PASSIVE: Option<Tuned> = Some(Tuned::Variables(&[("OMP_WAIT_POLICY", "passive")]));
 const ACTIVE_GOMP: &[(&str, &str)] =
@@ -145,6 +158,7 @@ fn kinds() -> Vec<Kind> {
         bound,
         command,
         environment: &[],
+        mpi: None,
         tuned: None,
     };
     vec![
@@ -209,6 +223,30 @@ fn kinds() -> Vec<Kind> {
                 openmp("omp", n, p, ms / 5)
             })
         },
+        Kind {
+            environment: SPINNING_RANKS,
+            mpi: Some(MpiArg::Openmpi),
+            tuned: Some(Tuned::Variables(YIELDING_RANKS)),
+            ..kind(
+                "openmpi-0.2ms",
+                "Open MPI, barrier, 0.2 ms",
+                5_000,
+                Bound::Phases,
+                |_, p, ms| metbench("barrier", p, ms / 5),
+            )
+        },
+        Kind {
+            mpi: Some(MpiArg::Mpich),
+            ..kind("mpich-0.2ms", "MPICH, barrier, 0.2 ms", 5_000, Bound::Phases, |_, p, ms| {
+                metbench("barrier", p, ms / 5)
+            })
+        },
+        Kind {
+            mpi: Some(MpiArg::Mpich),
+            ..kind("mpich-ring", "MPICH, messages, 0.2 ms", 5_000, Bound::Phases, |_, p, ms| {
+                metbench("neighbours", p, ms / 5)
+            })
+        },
         kind("block-0.2ms", "blocks: nothing to gain, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
             spmd("block", n, p, ms / 5)
         }),
@@ -228,6 +266,8 @@ struct Bench<'a> {
     args: &'a CollapseArgs,
     tools: Tools,
     per_ms: u64,
+    /// Where programs of MPI are.
+    room: PathBuf,
     executor: ProcessExecutor,
 }
 
@@ -249,11 +289,18 @@ impl Bench<'_> {
             (TUNED, Some(Tuned::Variables(variables))) => environment = variables.to_vec(),
             _ => {}
         }
-        let program = self.tools.workload(&words[0]);
+        let mut program = self.tools.workload(&words[0]);
+        if let Some(mpi) = kind.mpi {
+            environment.extend(ENVIRONMENT);
+            program = self.room.join(mpi.tool("metbench"));
+        }
         let mut argv: Vec<OsString> = Vec::new();
         if arm == EVENLY {
             argv.push(self.tools.evenly.clone().into());
             argv.extend(["run", "-q", "--"].map(OsString::from));
+        }
+        if let Some(mpi) = kind.mpi {
+            argv.extend([mpi.tool("mpirun"), "-n".into(), threads.to_string()].map(OsString::from));
         }
         argv.push(program.into());
         argv.extend(words[1..].iter().map(OsString::from));
@@ -364,7 +411,8 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
         return print(&chosen.iter().map(line).collect::<String>());
     }
     let mut needed = vec![String::from("spmd")];
-    needed.extend(chosen.iter().map(|(kind, n)| (kind.command)(*n, 1, 1)[0].clone()));
+    let of_threads = chosen.iter().filter(|(kind, _)| kind.mpi.is_none());
+    needed.extend(of_threads.map(|(kind, n)| (kind.command)(*n, 1, 1)[0].clone()));
     let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
     let programs = &args.programs;
     let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
@@ -376,7 +424,13 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
         interrupted: interrupted.clone(),
         ..ProcessExecutor::default()
     };
-    let mut bench = Bench { args, tools, per_ms, executor };
+    let room = tempfile::tempdir().context("cannot make a directory")?;
+    for mpi in [MpiArg::Openmpi, MpiArg::Mpich] {
+        if chosen.iter().any(|(kind, _)| kind.mpi == Some(mpi)) {
+            mpi.build(&METBENCH, &room.path().join(mpi.tool("metbench")))?;
+        }
+    }
+    let mut bench = Bench { args, tools, per_ms, room: room.path().to_owned(), executor };
     let mut measured = Vec::new();
     for (kind, threads) in chosen {
         let stops = || interrupted.load(Ordering::Relaxed);

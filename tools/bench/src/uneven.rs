@@ -43,7 +43,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The sources of MetBench.
-const METBENCH: [(&str, &str); 5] = [
+pub(crate) const METBENCH: [(&str, &str); 5] = [
     ("metbench.c", include_str!("../../../workloads/metbench.c")),
     ("common.c", include_str!("../../../workloads/common.c")),
     ("common.h", include_str!("../../../workloads/common.h")),
