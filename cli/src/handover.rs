@@ -55,7 +55,8 @@ impl Prepared {
                 // What cannot be read is no quota.
                 let quota = Limits::new(Path::new("/")).quota(Pid(std::process::id() as i32));
                 let quota = quota.ok().and_then(|q| q.cpus).unwrap_or(f64::INFINITY);
-                let keeper = HandOver::new(Proc::default(), table, quota.min(cpus as f64), now());
+                let keeper =
+                    HandOver::new(Proc::default(), table, quota.min(cpus as f64).max(1.0), now());
                 Some((Self(keeper), env))
             }
             Err(e) => {

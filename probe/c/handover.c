@@ -184,9 +184,13 @@ static void restore(uint64_t at, unsigned char first)
 	CALL(SYS_close, memory);
 }
 
+/* This process has filters of system calls of which nothing is known. */
+static _Atomic bool stands_down;
+
 /* Takes all breakpoints out of this process, and has evenly write no more. */
 static void stand_down(void)
 {
+	SET(stands_down, true);
 	if (own)
 		SET(own->taken, 1);
 	for (uint32_t i = 0; i < EVENLY_PLACES; i++) {

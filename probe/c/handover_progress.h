@@ -10,46 +10,96 @@
 
 #include <link.h>
 
+/* A rank that waits looks again within so many ns. */
+#define AGAIN 1000
+/* Places in code that call, of which a thread knows whom. */
+#define CALLERS 32
+
 static __thread struct {
-	int depth;  /* one is called by the other */
-	bool waits; /* nothing had come the last time */
+	int depth;     /* one is called by the other */
+	bool waits;    /* nothing had come the last time */
+	uint64_t turn; /* as that of loops */
 } looks __attribute__((tls_model("initial-exec")));
 
-/* The function of this name that this library's `own` stands before, also where it was loaded for another library alone. Not
- * found by who calls: that may be this library, where one jumps to the other. */
-static void *behind(const char *name, void *own)
+/* Whether a function is found by this handle, other than `own`: then its library stays. */
+static bool has(void *library, const char *name, void *own, void **found)
 {
-	void *found = dlsym(RTLD_NEXT, name);
+	void *function = dlsym(library, name);
 	struct link_map *map;
 	Dl_info info;
-	if (found || !dladdr1(own, &info, (void **)&map, RTLD_DL_LINKMAP))
+	if (!function || function == own)
+		return false;
+	if (dladdr1(function, &info, (void **)&map, RTLD_DL_LINKMAP) && *map->l_name)
+		dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+	*found = function;
+	return true;
+}
+
+/* The function of this name that this library's `own` stands before: that of the caller's library, as there may be two; else
+ * the next one, else any that was loaded for another library alone. It may be called from this library, where one jumps to
+ * the other. NULL: there is none. */
+static void *behind(const char *name, void *own, void *caller)
+{
+	void *found = NULL;
+	struct link_map *map, *here_is;
+	Dl_info info;
+	if (!dladdr1(own, &info, (void **)&here_is, RTLD_DL_LINKMAP))
+		return NULL;
+	if (dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) && map != here_is && *map->l_name) {
+		void *library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+		if (library && has(library, name, own, &found))
+			return found;
+	}
+	if (has(RTLD_NEXT, name, own, &found))
 		return found;
-	while (map->l_prev)
-		map = map->l_prev;
-	for (; map && !found; map = map->l_next) {
+	for (map = here_is; map->l_prev; map = map->l_prev)
+		;
+	for (; map; map = map->l_next) {
 		void *library = *map->l_name ? dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-		if (!library)
-			continue;
-		found = dlsym(library, name);
-		found = found == own ? NULL : found;
-		dlclose(library);
+		if (library && has(library, name, own, &found))
+			break;
+		if (library)
+			dlclose(library);
 	}
 	return found;
 }
 
-/* To be called after each look, with whether something had come as far as is known. */
-static void looked(bool found)
+/* The same, once for each caller. */
+#define NEXT_OF(name)                                                                                   \
+	static __thread struct {                                                                        \
+		void *caller;                                                                           \
+		__typeof__(&name) next;                                                                 \
+	} known[CALLERS] __attribute__((tls_model("initial-exec")));                                    \
+	void *caller = __builtin_return_address(0);                                                     \
+	unsigned at = (unsigned)((uintptr_t)caller >> 2) % CALLERS;                                     \
+	if (known[at].caller != caller) {                                                               \
+		known[at].next = (__typeof__(&name))behind(#name, (void *)name, caller);                \
+		known[at].caller = caller;                                                              \
+	}                                                                                               \
+	__typeof__(&name) next = known[at].next;
+
+/* To be called before each look. Whether it is one of a rank that waits: it may compute between looks. */
+static bool looks_again(void)
+{
+	bool may = !looks.depth++ && shared && GET(shared->until) && !GET(stands_down);
+	return may && looks.waits && clock_ns(CLOCK_MONOTONIC) - here.last < AGAIN;
+}
+
+/* To be called after it, with whether something had come as far as is known. */
+static void looked(bool again, bool found)
 {
 	if (--looks.depth || !shared || !GET(shared->until))
 		return;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	/* It may compute between looks: then it does not wait. */
-	bool waits = !found && looks.waits && now - here.last < LONGEST_TURN;
 	looks.waits = !found;
-	if (waits && now / 1000000000 < GET(shared->until)) {
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (again && !found && now / 1000000000 < GET(shared->until)) {
 		int before = errno;
+		uint64_t turn_of_loops = here.turn;
+		here.turn = looks.turn;
 		count(&shared->progress.traps, 1);
 		hand_over(&shared->progress, now);
+		looks.turn = here.turn;
+		here.turn = turn_of_loops;
 		errno = before;
 	}
 	here.last = clock_ns(CLOCK_MONOTONIC);
@@ -57,24 +107,20 @@ static void looked(bool found)
 
 EXPORT int opal_progress(void)
 {
-	static int (*_Atomic next)(void);
-	if (!next)
-		next = (int (*)(void))behind("opal_progress", (void *)opal_progress);
-	looks.depth++;
+	NEXT_OF(opal_progress)
+	bool again = looks_again();
 	int events = next ? next() : 0;
 	/* Open MPI 4.1 counts more than what has come. */
-	looked(false);
+	looked(again, false);
 	return events;
 }
 
 EXPORT unsigned ucp_worker_progress(void *worker)
 {
-	static unsigned (*_Atomic next)(void *);
-	if (!next)
-		next = (unsigned (*)(void *))behind("ucp_worker_progress", (void *)ucp_worker_progress);
-	looks.depth++;
+	NEXT_OF(ucp_worker_progress)
+	bool again = looks_again();
 	unsigned events = next ? next(worker) : 0;
-	looked(events > 0);
+	looked(again, events > 0);
 	return events;
 }
 

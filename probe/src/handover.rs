@@ -34,8 +34,8 @@ const NEAR: u32 = 32;
 #[derive(Debug)]
 pub struct Table {
     file: File,
-    /// Numbers of places, by space and address.
-    given: HashMap<(u32, u64), u32>,
+    /// Numbers of places and first bytes of instructions, by space and address.
+    given: HashMap<(u32, u64), (u32, u8)>,
     taken: Vec<bool>,
 }
 
@@ -83,19 +83,20 @@ impl Places for Table {
     }
 
     fn place(&mut self, space: u32, at: u64, opcode: u8) -> Option<Place> {
-        if let Some(&number) = self.given.get(&(space, at)) {
-            return Some(Place(number));
+        if let Some(&(number, before)) = self.given.get(&(space, at)) {
+            // Other code was loaded there meanwhile.
+            return (before == opcode).then_some(Place(number));
         }
         let first = first_place(space, at);
         let number = (0..NEAR).map(|i| (first + i) % PLACES).find(|&n| !self.taken[n as usize])?;
         // Nobody looks for it before a breakpoint is written, and that is after this.
         let begin = offset(number);
         self.file.write_all_at(&space.to_ne_bytes(), begin + place::SPACE as u64).ok()?;
-        let opcode = u32::from(opcode).to_ne_bytes();
-        self.file.write_all_at(&opcode, begin + place::FIRST as u64).ok()?;
+        let first_byte = u32::from(opcode).to_ne_bytes();
+        self.file.write_all_at(&first_byte, begin + place::FIRST as u64).ok()?;
         self.file.write_all_at(&at.to_ne_bytes(), begin + place::AT as u64).ok()?;
         self.taken[number as usize] = true;
-        self.given.insert((space, at), number);
+        self.given.insert((space, at), (number, opcode));
         Some(Place(number))
     }
 
@@ -119,7 +120,8 @@ impl Places for Table {
             };
             Some((place, handed))
         };
-        let in_code = self.given.values().filter_map(|&number| of(Place(number), offset(number)));
+        let in_code =
+            self.given.values().filter_map(|&(number, _)| of(Place(number), offset(number)));
         in_code.chain(of(Place::MPI, header::PROGRESS as u64)).collect()
     }
 }

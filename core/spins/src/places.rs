@@ -49,7 +49,7 @@ pub trait Places: Send {
     /// Processes that take part; those that have ended may be among them.
     fn taking(&self) -> Vec<Taking>;
     /// The place of an address, at which an instruction with this first byte is. It is the same whenever it is asked for; None
-    /// where there is no room.
+    /// where there is no room, or there was another instruction before.
     fn place(&mut self, space: u32, at: u64, first: u8) -> Option<Place>;
     /// Whether threads hand over there.
     ///

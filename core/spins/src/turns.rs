@@ -13,6 +13,8 @@ use std::ops::Range;
 
 /// The longest loop that is looked at, in bytes.
 const LONGEST: usize = 512;
+/// So many loops of one function are looked at: each is looked for among all of its instructions.
+const MOST: usize = 1_000;
 
 /// Where in the code of a function the jumps are that go back to the beginning of a loop that waits without `pause`. `pauses`
 /// are the places at which it waits with.
@@ -21,7 +23,8 @@ pub(crate) fn jumps(code: &[u8], pauses: &[usize]) -> Vec<usize> {
     let (mut found, mut others) = (Vec::new(), Vec::new());
     for jump in 0..code.len() {
         let Some(bytes) = back(code, jump) else { continue };
-        if pauses.iter().any(|p| bytes.contains(p)) {
+        let next = pauses.partition_point(|p| *p < bytes.start);
+        if pauses.get(next).is_some_and(|p| bytes.contains(p)) {
             others.push(bytes);
         } else if let Some(turn) = Turn::of(&code[bytes.clone()], jump - bytes.start, &mut factory)
             && turn.waits_from(0)
@@ -29,7 +32,8 @@ pub(crate) fn jumps(code: &[u8], pauses: &[usize]) -> Vec<usize> {
             found.push(Found { bytes, jump, turn });
         }
     }
-    if found.is_empty() {
+    // No compiler makes so many.
+    if found.is_empty() || found.len() + others.len() > MOST {
         return Vec::new();
     }
     // Until here any byte could have been one within an instruction. Behind one that begins a turn all others are right.
@@ -64,14 +68,14 @@ impl Found {
         let enters = |x: &Instruction| {
             let target = x.near_branch_target();
             let is_outside = x.ip() < begin || x.ip() >= within.end;
-            (is_outside && within.contains(&target)).then(|| target - begin)
+            (is_outside && within.contains(&target)).then(|| (x.ip(), target - begin))
         };
+        // From behind, a turn that was left may come back, and have done some work meanwhile.
         let begins = |at: u64| self.turn.steps.iter().position(|s| s.instruction.ip() == at);
         function.binary_search_by_key(&begin, Instruction::ip).is_ok()
-            && function
-                .iter()
-                .filter_map(enters)
-                .all(|at| begins(at).is_some_and(|i| self.turn.waits_from(i)))
+            && function.iter().filter_map(enters).all(|(from, at)| {
+                from < begin && begins(at).is_some_and(|i| self.turn.waits_from(i))
+            })
     }
 }
 
@@ -114,6 +118,8 @@ struct Step {
     /// The same of the stack.
     loads: Vec<Slot>,
     stores: Vec<Slot>,
+    /// It reads by a pointer.
+    reads_elsewhere: bool,
     /// Indices of those that can come next within the turn.
     next: Vec<usize>,
 }
@@ -123,7 +129,7 @@ struct Step {
 struct Known {
     /// By register: bytes, and whether it is the same value in each turn whatever was read.
     registers: BTreeMap<Register, (usize, bool)>,
-    slots: BTreeSet<Slot>,
+    slots: BTreeMap<Slot, bool>,
     flags: u32,
 }
 
@@ -158,7 +164,8 @@ impl Turn {
         }
         let changed = steps.iter().flat_map(|s| s.written()).collect();
         let slots: BTreeSet<Slot> = steps.iter().flat_map(|s| s.stores.clone()).collect();
-        // Where it writes to its stack, what was written could be read by a pointer as well: no sums are made of it.
+        // Where it writes to its stack, what was written could be read by a pointer as well: no sums are made of it, and none
+        // leads on to another (`after`).
         let sums = |s: &Step| makes_sums(&s.instruction);
         let turn = Self { steps, changed, slots };
         let Some(base) = turn.slots.first().map(|s| s.0) else { return Some(turn) };
@@ -206,7 +213,7 @@ impl Turn {
         let overlaps =
             |a: &Slot, b: &Slot| a.0 == b.0 && a.1 < b.1 + b.2 as i64 && b.1 < a.1 + a.2 as i64;
         let has_slot = |slot: &Slot| {
-            known.slots.contains(slot) || !self.slots.iter().any(|s| overlaps(s, slot))
+            known.slots.contains_key(slot) || !self.slots.iter().any(|s| overlaps(s, slot))
         };
         let is_same = |register: Register| {
             let full = register.full_register();
@@ -215,16 +222,35 @@ impl Turn {
         let comes_from_before = !step.reads.iter().all(has)
             || !step.loads.iter().all(has_slot)
             || x.rflags_read() & !known.flags != 0;
-        if comes_from_before || !settles(x, is_same) {
+        let fixed = |r: Register| matches!(r, Register::None | Register::RIP) || is_same(r);
+        let is_fixed = fixed(x.memory_base()) && fixed(x.memory_index());
+        let leads_on = step.reads_elsewhere && !self.slots.is_empty() && !is_fixed;
+        if comes_from_before || leads_on || !settles(x, is_same, is_fixed) {
             return None;
         }
-        let same = gives_the_same(x, is_same);
+        // A variable of which the address is known is the same until somebody writes it: in a turn that is the same value each
+        // time.
+        let is_own = |l: &Slot| {
+            let stays = || !self.slots.iter().any(|s| overlaps(s, l));
+            known.slots.get(l).copied().unwrap_or_else(stays)
+        };
+        let is_variable = x.op1_kind() == OpKind::Memory
+            && (x.memory_base() == Register::RIP && x.memory_index() == Register::None
+                || !step.loads.is_empty() && step.loads.iter().all(is_own));
+        let same = gives_the_same(x, is_same, is_variable);
+        let is_stored_same = x.op1_kind() == OpKind::Register && is_same(x.op1_register());
+        let stays: Vec<Register> =
+            step.writes.iter().map(|w| w.0).filter(|r| is_same(*r)).collect();
         for (register, bytes) in &step.writes {
+            // What is not written stays as it was.
+            let same = same && (*bytes >= 4 || stays.contains(register));
             let widest = known.registers.get(register).map_or(0, |k| k.0).max(*bytes);
             known.registers.insert(*register, (widest, same));
         }
+        let stores_same = x.op1_kind() != OpKind::Register || is_stored_same;
         for slot in &step.stores {
-            known.slots.insert(*slot);
+            known.slots.iter_mut().filter(|(s, _)| overlaps(s, slot)).for_each(|(_, k)| *k = false);
+            known.slots.insert(*slot, stores_same);
         }
         known.flags |= x.rflags_written() | x.rflags_cleared() | x.rflags_set();
         known.flags &= !x.rflags_undefined();
@@ -252,7 +278,7 @@ impl Step {
                 writes.push((full, if is_second || !whatever_happens { 0 } else { bytes }));
             }
         }
-        let (mut loads, mut stores) = (Vec::new(), Vec::new());
+        let (mut loads, mut stores, mut reads_elsewhere) = (Vec::new(), Vec::new(), false);
         for memory in info.used_memory() {
             let slot = slot(memory);
             if is_written(memory.access()) {
@@ -265,9 +291,13 @@ impl Step {
             }
             if is_read(memory.access()) {
                 loads.extend(slot);
+                // Addresses of variables are those of the next instruction, or numbers, when they are decoded.
+                let is_variable =
+                    memory.base() == Register::None && memory.index() == Register::None;
+                reads_elsewhere |= slot.is_none() && !is_variable;
             }
         }
-        Some(Self { instruction, reads, writes, loads, stores, next: Vec::new() })
+        Some(Self { instruction, reads, writes, loads, stores, reads_elsewhere, next: Vec::new() })
     }
 
     fn written(&self) -> impl Iterator<Item = Register> {
@@ -284,7 +314,11 @@ impl Known {
         };
         Self {
             registers: self.registers.iter().filter_map(both).collect(),
-            slots: self.slots.intersection(&other.slots).copied().collect(),
+            slots: self
+                .slots
+                .iter()
+                .filter_map(|(s, a)| Some((*s, *a && *other.slots.get(s)?)))
+                .collect(),
             flags: self.flags & other.flags,
         }
     }
@@ -416,7 +450,7 @@ fn makes_sums(x: &Instruction) -> bool {
 /// Whether it may leave memory as it would be after the turn before: as locks are tried, and as compilers order memory.
 fn may_store(x: &Instruction) -> bool {
     match x.mnemonic() {
-        Mnemonic::Or => x.op1_kind() != OpKind::Register && x.immediate(1) == 0,
+        Mnemonic::Or => x.op0_kind() == OpKind::Memory && matches!(x.try_immediate(1), Ok(0)),
         Mnemonic::Xchg | Mnemonic::Cmpxchg | Mnemonic::Bts => true,
         _ => false,
     }
@@ -429,8 +463,11 @@ fn writes_memory(x: &Instruction) -> bool {
 
 /// Whether what it writes to memory is the same in each turn: from the second on nothing changes then. Those that write none
 /// do so, too.
-fn settles(x: &Instruction, is_same: impl Fn(Register) -> bool) -> bool {
+fn settles(x: &Instruction, is_same: impl Fn(Register) -> bool, is_fixed: bool) -> bool {
     let register = |i: u32| x.op_kind(i) != OpKind::Register || is_same(x.op_register(i));
+    if writes_memory(x) && !is_fixed {
+        return false;
+    }
     match x.mnemonic() {
         Mnemonic::Xchg if writes_memory(x) => register(0) && register(1),
         Mnemonic::Cmpxchg if writes_memory(x) => register(1) && is_same(Register::RAX),
@@ -440,10 +477,10 @@ fn settles(x: &Instruction, is_same: impl Fn(Register) -> bool) -> bool {
 }
 
 /// Whether the register that it writes is made of values alone that are the same in each turn.
-fn gives_the_same(x: &Instruction, is_same: impl Fn(Register) -> bool) -> bool {
+fn gives_the_same(x: &Instruction, is_same: impl Fn(Register) -> bool, is_variable: bool) -> bool {
     let of = |i: u32| match x.op_kind(i) {
         OpKind::Register => is_same(x.op_register(i)),
-        OpKind::Memory => false,
+        OpKind::Memory => is_variable,
         _ => true,
     };
     match x.mnemonic() {

@@ -93,3 +93,42 @@ fn a_lock_is_waited_for_where_it_is_read() {
     ];
     assert_eq!(spins(&code), [11]);
 }
+
+/// Loops that work, each of which one rule alone keeps from being taken for a wait.
+#[test]
+fn loops_that_work_by_themselves_are_none() {
+    let loops: [(&str, &[u8]); 5] = [
+        // do { i = 0; while (a[i]) i++; xchg(&a[i], 1); } while (i != n)
+        (
+            "marks one slot a turn",
+            &[
+                0x31, 0xc0, 0x83, 0x3c, 0x87, 0x00, 0x74, 0x04, 0xff, 0xc0, 0xeb, 0xf6, 0xb9, 1, 0,
+                0, 0, 0x87, 0x0c, 0x87, 0x39, 0xf0, 0x75, 0xe8, 0xc3,
+            ],
+        ),
+        // while (!done) if (n) n--, where that is done behind the loop
+        (
+            "is left and entered again",
+            &[0x83, 0x3f, 0, 0x75, 6, 0x83, 0x3e, 0, 0x74, 0xf6, 0xc3, 0xff, 0x0f, 0xeb, 0xf6],
+        ),
+        // mov rax, [rdi]; mov rax, [rax]; mov [rsp-8], rax; test rax, rax; jne: rdi may be rsp-8
+        (
+            "walks a list on its stack",
+            &[
+                0x48, 0x8b, 0x07, 0x48, 0x8b, 0x00, 0x48, 0x89, 0x44, 0x24, 0xf8, 0x48, 0x85, 0xc0,
+                0x75, 0xf0, 0xc3,
+            ],
+        ),
+        // mov eax, [rdi]; add eax, 0x100; mov al, 1; xchg [rdi], eax; cmp eax, esi; jb
+        (
+            "counts in a part of a register",
+            &[0x8b, 0x07, 0x05, 0, 1, 0, 0, 0xb0, 1, 0x87, 0x07, 0x39, 0xf0, 0x72, 0xf1, 0xc3],
+        ),
+        ("jumps to itself too often", &[0xeb, 0xfe].repeat(2_000)),
+    ];
+    for (what, code) in loops {
+        assert_eq!(spins(code), [0; 0], "{what}");
+    }
+    // mov eax, [rdi]; or eax, [rsi]; je: it waits for one of two.
+    assert_eq!(spins(&[0x8b, 0x07, 0x0b, 0x06, 0x74, 0xfa, 0xc3]), [4]);
+}
