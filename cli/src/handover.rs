@@ -35,8 +35,9 @@ pub(crate) struct Prepared(HandOver<Table>);
 pub(crate) struct HandingOver(Arc<Mutex<HandOver<Table>>>);
 
 impl Prepared {
-    /// The library for a program that may use so many CPUs (and no more than the quota of this process gives it), and variables with which it has to be started; `before` is what
-    /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is noted.
+    /// The library for a program that may use so many CPUs, and no more than the quota of this process gives it; and variables
+    /// with which it has to be started. `before` is what `LD_PRELOAD` would be without. None where it cannot be loaded, which
+    /// is noted.
     pub(crate) fn new(
         before: Option<&OsStr>,
         cpus: usize,

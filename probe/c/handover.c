@@ -241,33 +241,29 @@ static bool is_taken(unsigned kind, uint64_t flags)
 	return is[kind >> 1 & 7] != (kind & 1);
 }
 
+/* Where it goes on after a jump of so many bytes, of which the last one or four are the distance. */
+static uint64_t after_jump(const unsigned char *at, unsigned length, bool is_taken)
+{
+	int32_t distance = (signed char)at[1];
+	if (length > 2)
+		memcpy(&distance, at + length - sizeof distance, sizeof distance);
+	return (uint64_t)at + length + (uint64_t)(is_taken ? (int64_t)distance : 0);
+}
+
 /* Where it goes on after the instruction, of which a breakpoint hides the first byte; 0 where it is none that has places. */
 static uint64_t after(const unsigned char *at, unsigned first, uint64_t flags)
 {
-	int32_t distance;
-	unsigned length, condition = first;
-	bool always = false, is_near = true;
 	if (first == PAUSE)
 		return at[1] == NOP ? (uint64_t)at + 2 : 0;
-	if (first == TWO_BYTES && at[1] >> 4 == 8) {
-		length = 6;
-		condition = at[1];
-	} else if (first == JUMP_NEAR) {
-		length = 5;
-		always = true;
-	} else if (first == JUMP_SHORT || first >> 4 == 7) {
-		length = 2;
-		always = first == JUMP_SHORT;
-		is_near = false;
-	} else {
-		return 0;
-	}
-	if (is_near)
-		memcpy(&distance, at + length - sizeof distance, sizeof distance);
-	else
-		distance = (signed char)at[1];
-	bool jumps = always || is_taken(condition, flags);
-	return (uint64_t)at + length + (uint64_t)(jumps ? (int64_t)distance : 0);
+	if (first == JUMP_SHORT)
+		return after_jump(at, 2, true);
+	if (first == JUMP_NEAR)
+		return after_jump(at, 5, true);
+	if (first >> 4 == 7)
+		return after_jump(at, 2, is_taken(first, flags));
+	if (first == TWO_BYTES && at[1] >> 4 == 8)
+		return after_jump(at, 6, is_taken(at[1], flags));
+	return 0;
 }
 
 static void trapped(int signal, siginfo_t *info, void *context)

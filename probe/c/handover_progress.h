@@ -85,23 +85,29 @@ static bool looks_again(void)
 	return may && looks.waits && clock_ns(CLOCK_MONOTONIC) - here.last < AGAIN;
 }
 
+/* Ranks and loops have turns of their own. */
+static void let_others_run(void)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), turn_of_loops = here.turn;
+	int before = errno;
+	if (now / 1000000000 >= GET(shared->until))
+		return;
+	here.turn = looks.turn;
+	count(&shared->progress.traps, 1);
+	hand_over(&shared->progress, now);
+	looks.turn = here.turn;
+	here.turn = turn_of_loops;
+	errno = before;
+}
+
 /* To be called after it, with whether something had come as far as is known. */
 static void looked(bool again, bool found)
 {
 	if (--looks.depth || !shared || !GET(shared->until))
 		return;
 	looks.waits = !found;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (again && !found && now / 1000000000 < GET(shared->until)) {
-		int before = errno;
-		uint64_t turn_of_loops = here.turn;
-		here.turn = looks.turn;
-		count(&shared->progress.traps, 1);
-		hand_over(&shared->progress, now);
-		looks.turn = here.turn;
-		here.turn = turn_of_loops;
-		errno = before;
-	}
+	if (again && !found)
+		let_others_run();
 	here.last = clock_ns(CLOCK_MONOTONIC);
 }
 

@@ -1,10 +1,8 @@
 //! Where a function waits: the control flow around its `pause` instructions, and loops without.
 
+use crate::decoded::{decode, is_own, is_read};
 use crate::turns::jumps;
-use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
-    OpKind, Register, UsedMemory,
-};
+use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpKind};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
@@ -49,10 +47,8 @@ struct Function {
 
 impl Function {
     fn decode(code: &[u8]) -> Self {
-        let decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
         // What follows a byte that is no instruction cannot be trusted to begin where one begins.
-        let instructions: Vec<Instruction> =
-            decoder.into_iter().take_while(|i| !i.is_invalid()).collect();
+        let instructions: Vec<Instruction> = decode(code).take_while(|i| !i.is_invalid()).collect();
         let by_address = instructions.iter().enumerate().map(|(i, x)| (x.ip(), i)).collect();
         Self { instructions, by_address }
     }
@@ -92,28 +88,12 @@ impl Function {
     }
 }
 
-/// Whether it is on the stack of the thread, as counters are where nothing is optimised. A frame pointer may also be any
-/// other pointer, then with no displacement below it.
-fn is_own(memory: &UsedMemory) -> bool {
-    match memory.base() {
-        Register::RSP => true,
-        Register::RBP => (memory.displacement() as i64) < 0,
-        _ => false,
-    }
-}
-
 /// Whether it reads memory that others can write, or calls what may.
 fn looks(x: &Instruction) -> bool {
     let calls = matches!(x.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
     let of_memory = |i: u32| x.op_kind(i) == OpKind::Memory;
-    let reads = |access: OpAccess| {
-        matches!(
-            access,
-            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-        )
-    };
     let mut factory = InstructionInfoFactory::new();
     calls
         || (0..x.op_count()).any(of_memory)
-            && factory.info(x).used_memory().iter().any(|m| reads(m.access()) && !is_own(m))
+            && factory.info(x).used_memory().iter().any(|m| is_read(m.access()) && !is_own(m))
 }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod code;
+mod decoded;
 mod module;
 mod places;
 mod turns;

@@ -4,9 +4,10 @@
 //! ends only if another thread, or a signal handler, changes what it reads: to be held up there changes nothing but time.
 //! This is a proof, not a guess: what is not understood is left alone.
 
+use crate::decoded::{decode, is_own, is_read};
 use iced_x86::{
-    ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory,
-    Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+    ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register, UsedMemory,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -37,8 +38,7 @@ pub(crate) fn jumps(code: &[u8], pauses: &[usize]) -> Vec<usize> {
         return Vec::new();
     }
     // Until here any byte could have been one within an instruction. Behind one that begins a turn all others are right.
-    let decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
-    let function: Vec<Instruction> = decoder.into_iter().take_while(|x| !x.is_invalid()).collect();
+    let function: Vec<Instruction> = decode(code).take_while(|x| !x.is_invalid()).collect();
     found.retain(|f| f.holds_in(&function));
     others.extend(found.iter().map(|f| f.bytes.clone()));
     // Where it waits for a lock elsewhere, and goes back to try once it is free: then there is no time to lose.
@@ -70,8 +70,8 @@ impl Found {
             let is_outside = x.ip() < begin || x.ip() >= within.end;
             (is_outside && within.contains(&target)).then(|| (x.ip(), target - begin))
         };
-        // From behind, a turn that was left may come back, and have done some work meanwhile.
         let begins = |at: u64| self.turn.steps.iter().position(|s| s.instruction.ip() == at);
+        // From behind, a turn that was left may come back, and have done some work meanwhile.
         function.binary_search_by_key(&begin, Instruction::ip).is_ok()
             && function.iter().filter_map(enters).all(|(from, at)| {
                 from < begin && begins(at).is_some_and(|i| self.turn.waits_from(i))
@@ -136,16 +136,16 @@ struct Known {
 impl Turn {
     /// From its bytes, and the place of the jump back in them. None where there is an instruction of which more has to be known.
     fn of(code: &[u8], jump: usize, factory: &mut InstructionInfoFactory) -> Option<Self> {
-        let decode = || Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter();
         // Most loops work: they count, or store, near their beginning.
         let mut written = Vec::new();
         let works = |x: Instruction| {
             x.is_invalid() || !is_understood(&x) || stores(&x) || counts(&x, &mut written)
         };
-        if decode().any(works) {
+        if decode(code).any(works) {
             return None;
         }
-        let mut steps = decode().map(|x| Step::of(x, factory)).collect::<Option<Vec<Step>>>()?;
+        let mut steps =
+            decode(code).map(|x| Step::of(x, factory)).collect::<Option<Vec<Step>>>()?;
         if steps.last().is_none_or(|s| s.instruction.ip() != jump as u64) {
             return None;
         }
@@ -162,7 +162,7 @@ impl Turn {
             }
             step.next = falls.then_some(i + 1).into_iter().chain(to).collect();
         }
-        let changed = steps.iter().flat_map(|s| s.written()).collect();
+        let changed = steps.iter().flat_map(|s| &s.writes).map(|w| w.0).collect();
         let slots: BTreeSet<Slot> = steps.iter().flat_map(|s| s.stores.clone()).collect();
         // Where it writes to its stack, what was written could be read by a pointer as well: no sums are made of it, and none
         // leads on to another (`after`).
@@ -238,7 +238,6 @@ impl Turn {
             && (x.memory_base() == Register::RIP && x.memory_index() == Register::None
                 || !step.loads.is_empty() && step.loads.iter().all(is_own));
         let same = gives_the_same(x, is_same, is_variable);
-        let is_stored_same = x.op1_kind() == OpKind::Register && is_same(x.op1_register());
         let stays: Vec<Register> =
             step.writes.iter().map(|w| w.0).filter(|r| is_same(*r)).collect();
         for (register, bytes) in &step.writes {
@@ -247,10 +246,9 @@ impl Turn {
             let widest = known.registers.get(register).map_or(0, |k| k.0).max(*bytes);
             known.registers.insert(*register, (widest, same));
         }
-        let stores_same = x.op1_kind() != OpKind::Register || is_stored_same;
         for slot in &step.stores {
             known.slots.iter_mut().filter(|(s, _)| overlaps(s, slot)).for_each(|(_, k)| *k = false);
-            known.slots.insert(*slot, stores_same);
+            known.slots.insert(*slot, same);
         }
         known.flags |= x.rflags_written() | x.rflags_cleared() | x.rflags_set();
         known.flags &= !x.rflags_undefined();
@@ -299,10 +297,6 @@ impl Step {
         }
         Some(Self { instruction, reads, writes, loads, stores, reads_elsewhere, next: Vec::new() })
     }
-
-    fn written(&self) -> impl Iterator<Item = Register> {
-        self.writes.iter().map(|w| w.0)
-    }
 }
 
 impl Known {
@@ -324,22 +318,12 @@ impl Known {
     }
 }
 
-/// A place on the stack of the thread. A frame pointer may also be any other pointer, then with no displacement below it.
+/// A place on the stack of the thread, of which the address is plain.
 fn slot(memory: &UsedMemory) -> Option<Slot> {
-    let from_base = i64::from(memory.displacement() as i32);
-    let is_own = match memory.base() {
-        Register::RSP => true,
-        Register::RBP => from_base < 0,
-        _ => false,
-    };
     let is_plain = memory.index() == Register::None && memory.segment() == Register::SS;
+    let from_base = i64::from(memory.displacement() as i32);
     let bytes = memory.memory_size().size();
-    (is_own && is_plain).then_some((memory.base(), from_base, bytes))
-}
-
-fn is_read(access: OpAccess) -> bool {
-    use OpAccess::{CondRead, Read, ReadCondWrite, ReadWrite};
-    matches!(access, Read | CondRead | ReadWrite | ReadCondWrite)
+    (is_own(memory) && is_plain).then_some((memory.base(), from_base, bytes))
 }
 
 fn is_written(access: OpAccess) -> bool {
@@ -356,7 +340,7 @@ fn stores(x: &Instruction) -> bool {
 
 /// Whether it changes a register that no instruction before it in the turn has `written`.
 fn counts(x: &Instruction, written: &mut Vec<Register>) -> bool {
-    use Mnemonic::{Add, Dec, Inc, Sub};
+    use Mnemonic::{Add, Cdq, Cdqe, Cmpxchg, Cqo, Dec, Inc, Sub};
     let register = |i: u32| x.op_kind(i) == OpKind::Register;
     if matches!(x.mnemonic(), Add | Dec | Inc | Sub)
         && register(0)
@@ -366,19 +350,16 @@ fn counts(x: &Instruction, written: &mut Vec<Register>) -> bool {
     }
     let both = (0..x.op_count()).filter(|&i| register(i));
     written.extend(both.map(|i| x.op_register(i).full_register()));
-    matches!(x.mnemonic(), Mnemonic::Cdq | Mnemonic::Cdqe | Mnemonic::Cqo | Mnemonic::Cmpxchg)
-        .then(|| written.extend([Register::RAX, Register::RDX]));
+    if matches!(x.mnemonic(), Cdq | Cdqe | Cqo | Cmpxchg) {
+        written.extend([Register::RAX, Register::RDX]);
+    }
     false
 }
 
 /// Whether it is one of those that compilers put into such loops, of which the result is made of what it reads and nothing
 /// else.
 fn is_understood(x: &Instruction) -> bool {
-    use Mnemonic::{
-        Add, And, Bt, Bts, Cdq, Cdqe, Cmp, Cmpxchg, Comisd, Comiss, Cqo, Dec, Endbr64, Inc, Lea,
-        Lfence, Mfence, Mov, Movd, Movq, Movsd, Movss, Movsx, Movsxd, Movzx, Neg, Nop, Not, Or,
-        Sar, Sfence, Shl, Shr, Sub, Test, Ucomisd, Ucomiss, Xchg, Xor,
-    };
+    use Mnemonic as M;
     let jumps = matches!(
         x.flow_control(),
         FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
@@ -389,48 +370,49 @@ fn is_understood(x: &Instruction) -> bool {
     }
     let usual = matches!(
         x.mnemonic(),
-        Add | And
-            | Bt
-            | Bts
-            | Cdq
-            | Cdqe
-            | Cmp
-            | Cmpxchg
-            | Comisd
-            | Comiss
-            | Cqo
-            | Dec
-            | Endbr64
-            | Inc
-            | Lea
-            | Lfence
-            | Mfence
-            | Mov
-            | Movd
-            | Movq
-            | Movsd
-            | Movss
-            | Movsx
-            | Movsxd
-            | Movzx
-            | Neg
-            | Nop
-            | Not
-            | Or
-            | Sar
-            | Sfence
-            | Shl
-            | Shr
-            | Sub
-            | Test
-            | Ucomisd
-            | Ucomiss
-            | Xchg
-            | Xor
+        M::Add
+            | M::And
+            | M::Bt
+            | M::Bts
+            | M::Cdq
+            | M::Cdqe
+            | M::Cmp
+            | M::Cmpxchg
+            | M::Comisd
+            | M::Comiss
+            | M::Cqo
+            | M::Dec
+            | M::Endbr64
+            | M::Inc
+            | M::Lea
+            | M::Lfence
+            | M::Mfence
+            | M::Mov
+            | M::Movd
+            | M::Movq
+            | M::Movsd
+            | M::Movss
+            | M::Movsx
+            | M::Movsxd
+            | M::Movzx
+            | M::Neg
+            | M::Nop
+            | M::Not
+            | M::Or
+            | M::Sar
+            | M::Sfence
+            | M::Shl
+            | M::Shr
+            | M::Sub
+            | M::Test
+            | M::Ucomisd
+            | M::Ucomiss
+            | M::Xchg
+            | M::Xor
     );
     // By none they may leave the flags as they were.
     let shifts_by_register =
-        matches!(x.mnemonic(), Sar | Shl | Shr) && x.op1_kind() == OpKind::Register;
+        matches!(x.mnemonic(), M::Sar | M::Shl | M::Shr) && x.op1_kind() == OpKind::Register;
     let is_conditional = x.condition_code() != ConditionCode::None;
     (usual || is_conditional)
         && !shifts_by_register
@@ -465,15 +447,13 @@ fn writes_memory(x: &Instruction) -> bool {
 /// do so, too.
 fn settles(x: &Instruction, is_same: impl Fn(Register) -> bool, is_fixed: bool) -> bool {
     let register = |i: u32| x.op_kind(i) != OpKind::Register || is_same(x.op_register(i));
-    if writes_memory(x) && !is_fixed {
-        return false;
-    }
-    match x.mnemonic() {
-        Mnemonic::Xchg if writes_memory(x) => register(0) && register(1),
-        Mnemonic::Cmpxchg if writes_memory(x) => register(1) && is_same(Register::RAX),
-        Mnemonic::Bts if writes_memory(x) => register(1),
+    let value = || match x.mnemonic() {
+        Mnemonic::Xchg => register(0) && register(1),
+        Mnemonic::Cmpxchg => register(1) && is_same(Register::RAX),
+        Mnemonic::Bts => register(1),
         _ => true,
-    }
+    };
+    !writes_memory(x) || is_fixed && value()
 }
 
 /// Whether the register that it writes is made of values alone that are the same in each turn.

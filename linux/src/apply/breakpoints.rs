@@ -2,8 +2,8 @@
 //!
 //! They are not in the journal: a process whose evenly is gone takes them away itself, each when a thread comes to it.
 //!
-//! Invariant: a breakpoint is written only where the instruction is that of the file, in a process that handles SIGTRAP and in which no
-//! thread blocks it.
+//! Invariant: a breakpoint is written only where the instruction is that of the file, in a process that handles SIGTRAP and in
+//! which no thread blocks it.
 
 use crate::proc::{Proc, status_field, status_number};
 use evenly_model::{Pid, Tid};

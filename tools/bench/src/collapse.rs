@@ -7,11 +7,10 @@
 //! Invariant: all arms are interleaved, and each run's checksum is that of all others of the same work.
 
 use crate::measured::Measured;
-use crate::mpi::{ENVIRONMENT, MpiArg};
+use crate::mpi::{ENVIRONMENT, METBENCH, MpiArg};
 use crate::show::{interrupts, print, table};
 use crate::suite::is_asked;
 use crate::tools::Tools;
-use crate::uneven::METBENCH;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -112,23 +111,9 @@ fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) -> Vec<Stri
     words.split(' ').map(str::to_owned).collect()
 }
 
-fn pattern(pattern: &str, threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
-    pattern_of("collapse", pattern, threads, phases, sizes)
-}
-
-/// The same in loops without `pause`.
-fn bare(pattern: &str, threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
-    pattern_of("collapse-bare", pattern, threads, phases, sizes)
-}
-
-fn pattern_of(
-    program: &str,
-    pattern: &str,
-    threads: u32,
-    phases: u64,
-    sizes: [u64; 2],
-) -> Vec<String> {
-    let [iterations, held] = sizes;
+/// A pattern of `collapse`, or of `collapse-bare`: the same in loops without `pause`.
+fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
+    let ([program, pattern], [iterations, held]) = (of, sizes);
     let words = format!(
         "{program} --pattern {pattern} --threads {threads} --phases {phases} --iters {iterations} --held {held}"
     );
@@ -189,25 +174,25 @@ fn kinds() -> Vec<Kind> {
             spmd("yield", n, p, ms * 15 / 1000)
         }),
         kind("ticket-50us", "ticket lock held for 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
-            pattern("ticket", n, p, [ms * 54 / 1000, ms * 9 / 1000])
+            pattern(["collapse", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
         }),
         kind("ttas-50us", "test-and-test-and-set, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
-            pattern("ttas", n, p, [ms * 54 / 1000, ms * 9 / 1000])
+            pattern(["collapse", "ttas"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
         }),
         kind("spinlock-50us", "pthread_spin_lock, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
-            pattern("spinlock", n, p, [ms * 54 / 1000, ms * 9 / 1000])
+            pattern(["collapse", "spinlock"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
         }),
         kind("ticket-bare", "ticket lock without pause", 20_000, Bound::Work, |n, p, ms| {
-            bare("ticket", n, p, [ms * 54 / 1000, ms * 9 / 1000])
+            pattern(["collapse-bare", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
         }),
         kind("pipeline-bare", "pipeline without pause, 20 us", 60_000, Bound::Work, |n, p, ms| {
-            bare("pipeline", n, p, [ms * 20 / 1000, 1])
+            pattern(["collapse-bare", "pipeline"], n, p, [ms * 20 / 1000, 1])
         }),
         kind("pipeline-20us", "pipeline over flags, 20 us", 60_000, Bound::Work, |n, p, ms| {
-            pattern("pipeline", n, p, [ms * 20 / 1000, 1])
+            pattern(["collapse", "pipeline"], n, p, [ms * 20 / 1000, 1])
         }),
         kind("pool-0.2ms", "pool whose idle workers spin", 5_000, Bound::Fixed, |n, p, ms| {
-            pattern("pool", n, p, [ms * 400 / 64 / 1000, 1])
+            pattern(["collapse", "pool"], n, p, [ms * 400 / 64 / 1000, 1])
         }),
         Kind {
             environment: ACTIVE_GOMP,
@@ -289,20 +274,18 @@ impl Bench<'_> {
             (TUNED, Some(Tuned::Variables(variables))) => environment = variables.to_vec(),
             _ => {}
         }
-        let mut program = self.tools.workload(&words[0]);
-        if let Some(mpi) = kind.mpi {
-            environment.extend(ENVIRONMENT);
-            program = self.room.join(mpi.tool("metbench"));
-        }
         let mut argv: Vec<OsString> = Vec::new();
         if arm == EVENLY {
             argv.push(self.tools.evenly.clone().into());
             argv.extend(["run", "-q", "--"].map(OsString::from));
         }
         if let Some(mpi) = kind.mpi {
+            environment.extend(ENVIRONMENT);
             argv.extend([mpi.tool("mpirun"), "-n".into(), threads.to_string()].map(OsString::from));
+            argv.push(self.room.join(mpi.tool("metbench")).into());
+        } else {
+            argv.push(self.tools.workload(&words[0]).into());
         }
-        argv.push(program.into());
         argv.extend(words[1..].iter().map(OsString::from));
         let env = environment.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
         let outcome = self.executor.run(&Arm { env, ..Arm::new(arm, argv) }, 0)?;

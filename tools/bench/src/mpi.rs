@@ -65,6 +65,15 @@ impl MpiArg {
     }
 }
 
+/// The sources of MetBench.
+pub(crate) const METBENCH: [(&str, &str); 5] = [
+    ("metbench.c", include_str!("../../../workloads/metbench.c")),
+    ("common.c", include_str!("../../../workloads/common.c")),
+    ("common.h", include_str!("../../../workloads/common.h")),
+    ("kernel.c", include_str!("../../../workloads/kernel.c")),
+    ("kernel.h", include_str!("../../../workloads/kernel.h")),
+];
+
 /// Lets Open MPI's launcher start programs as root, and leaves it to the kernel where they run.
 pub(crate) const ENVIRONMENT: [(&str, &str); 4] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),

@@ -22,7 +22,7 @@ use crate::figures::{Own, own};
 use crate::host::HostRecord;
 use crate::measure::{MAKESPAN, Watching, printed};
 use crate::measured::Measured;
-use crate::mpi::{ENVIRONMENT, MpiArg};
+use crate::mpi::{ENVIRONMENT, METBENCH, MpiArg};
 use crate::show::{Shown, interrupts, print};
 use crate::suite::is_asked;
 use crate::tools::{Tools, words};
@@ -42,14 +42,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The sources of MetBench.
-pub(crate) const METBENCH: [(&str, &str); 5] = [
-    ("metbench.c", include_str!("../../../workloads/metbench.c")),
-    ("common.c", include_str!("../../../workloads/common.c")),
-    ("common.h", include_str!("../../../workloads/common.h")),
-    ("kernel.c", include_str!("../../../workloads/kernel.c")),
-    ("kernel.h", include_str!("../../../workloads/kernel.h")),
-];
 /// Name and version of the JSON form.
 const SCHEMA: &str = "evenly.bench-uneven/1";
 /// How many ranks MetBench has.
