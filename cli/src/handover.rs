@@ -97,6 +97,7 @@ impl HandingOver {
         let place = most.and_then(|most| match most {
             Where::Code(file, offset) => place(file, offset),
             Where::Mpi => Some("calls of MPI".into()),
+            Where::Yields => Some("sched_yield".into()),
         });
         let (given_s, slept_s) = (given.as_secs_f64(), slept.as_secs_f64());
         (traps > 0).then_some(HandedOver { asked: traps, given_s, slept_s, place })

@@ -45,7 +45,7 @@
 	of(sigaction) of(signal) of(__sysv_signal) of(sigset) of(sigignore) of(sighold) of(sigrelse)          \
 	of(sigblock) of(sigsetmask) of(pthread_sigmask) of(sigprocmask) of(sigsuspend) of(ppoll)              \
 	of(__ppoll_chk) of(pselect) of(epoll_pwait) of(epoll_pwait2) of(pthread_attr_setsigmask_np) of(prctl) \
-	of(syscall)
+	of(syscall) of(sched_yield)
 #define DECLARE(name) static void *next_##name;
 WRAPPED(DECLARE)
 
@@ -123,6 +123,14 @@ static void count(_Atomic uint64_t *what, uint64_t by)
 	atomic_fetch_add_explicit(what, by, memory_order_relaxed);
 }
 
+/* Sleeps in proportion to how long this thread has waited. */
+static void sleep_part(struct evenly_place *place, uint64_t now, uint64_t began)
+{
+	uint64_t part = (now - began) / PART;
+	sleep_ns(part < SHORTEST ? SHORTEST : part > LONGEST ? LONGEST : part);
+	count(&place->slept, clock_ns(CLOCK_MONOTONIC) - now);
+}
+
 static void hand_over(struct evenly_place *place, uint64_t now)
 {
 	uint64_t since = now - here.last;
@@ -144,9 +152,7 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 			here.spun += then - (here.last > here.began ? here.last : here.began);
 		}
 	} else {
-		uint64_t part = (now - here.began) / PART;
-		sleep_ns(part < SHORTEST ? SHORTEST : part > LONGEST ? LONGEST : part);
-		count(&place->slept, clock_ns(CLOCK_MONOTONIC) - now);
+		sleep_part(place, now, here.began);
 		here.spun = 0;
 	}
 }
@@ -398,5 +404,6 @@ __attribute__((constructor)) static void begin(void)
 	errno = before;
 }
 
-#include "handover_progress.h"
 #include "handover_signals.h"
+#include "handover_yield.h"
+#include "handover_progress.h"

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define EVENLY_HANDOVER_MAGIC UINT64_C(0x7265766f646e6168) /* "handover", little-endian */
-#define EVENLY_HANDOVER_VERSION 2
+#define EVENLY_HANDOVER_VERSION 3
 #define EVENLY_HANDOVER_VARIABLE "EVENLY_HANDOVER"
 /* What the file's name in /proc begins with. */
 #define EVENLY_HANDOVER_NAME "/memfd:evenly-handover"
@@ -61,9 +61,12 @@ struct evenly_handover {
 	uint64_t pid_namespace;  /* inode of the PID namespace in which numbers of processes are right */
 	/* Written by evenly. */
 	_Atomic uint32_t until;  /* CLOCK_MONOTONIC in s until which CPUs are handed over; 0: they are not */
+	_Atomic uint32_t watched; /* CLOCK_MONOTONIC in s until which evenly is there */
 	/* Written by programs. */
 	_Atomic uint32_t last;   /* the space that was given last */
-	struct evenly_place progress; /* no instruction, but the calls by which ranks of MPI wait (handover_progress.h) */
+	/* No instructions, but calls: */
+	struct evenly_place progress; /* by which ranks of MPI wait (handover_progress.h) */
+	struct evenly_place yields;   /* of sched_yield (handover_yield.h) */
 	struct evenly_space spaces[EVENLY_SPACES] __attribute__((aligned(64)));
 	struct evenly_place places[EVENLY_PLACES];
 };

@@ -18,6 +18,7 @@
 static __thread struct {
 	int depth;     /* one is called by the other */
 	bool waits;    /* nothing had come the last time */
+	unsigned yields; /* calls of sched_yield before it looked */
 	uint64_t turn; /* as that of loops */
 } looks __attribute__((tls_model("initial-exec")));
 
@@ -81,6 +82,8 @@ static void *behind(const char *name, void *own, void *caller)
 /* To be called before each look. Whether it is one of a rank that waits: it may compute between looks. */
 static bool looks_again(void)
 {
+	if (!looks.depth)
+		looks.yields = yields.calls;
 	bool may = !looks.depth++ && shared && GET(shared->until) && !GET(stands_down);
 	return may && looks.waits && clock_ns(CLOCK_MONOTONIC) - here.last < AGAIN;
 }
@@ -106,7 +109,8 @@ static void looked(bool again, bool found)
 	if (--looks.depth || !shared || !GET(shared->until))
 		return;
 	looks.waits = !found;
-	if (again && !found)
+	/* Where it is told to, Open MPI yields by itself. */
+	if (again && !found && looks.yields == yields.calls)
 		let_others_run();
 	here.last = clock_ns(CLOCK_MONOTONIC);
 }

@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 /// The variable that names the file to programs.
 pub const VARIABLE: &str = "EVENLY_HANDOVER";
 const MAGIC: u64 = u64::from_le_bytes(*b"handover");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// How the file is called in `/proc`.
 const NAME: &str = "evenly-handover";
 /// How many processes there is room for.
@@ -109,6 +109,10 @@ impl Places for Table {
         self.file.write_all_at(&second.to_ne_bytes(), header::UNTIL as u64)
     }
 
+    fn watched(&mut self, second: u32) -> io::Result<()> {
+        self.file.write_all_at(&second.to_ne_bytes(), header::WATCHED as u64)
+    }
+
     fn handed(&self) -> Vec<(Place, Handed)> {
         let of = |place, at| {
             let mut bytes = [0; place::SIZEOF];
@@ -122,7 +126,8 @@ impl Places for Table {
         };
         let in_code =
             self.given.values().filter_map(|&(number, _)| of(Place(number), offset(number)));
-        in_code.chain(of(Place::MPI, header::PROGRESS as u64)).collect()
+        let calls = [(Place::MPI, header::PROGRESS), (Place::YIELDS, header::YIELDS)];
+        in_code.chain(calls.into_iter().filter_map(|(place, at)| of(place, at as u64))).collect()
     }
 }
 

@@ -312,20 +312,41 @@ fn goes_to_its_end(mut it: Spinning) {
     it.finishes();
 }
 
-/// Ranks of MPI wait by calling a function again and again. While nobody wants to hand over it only calls.
+/// A library, and one that is linked with it: named by its whole path, as it has no other name.
+fn linked(source: &str, flags: &[&str], of_library: &[&str]) -> PathBuf {
+    let library = built(source, "gcc", &[&["-shared", "-fPIC", "-DLIBRARY"], of_library].concat());
+    let with = ["-Wl,--no-as-needed", library.to_str().unwrap()];
+    built(source, "gcc", &[flags, &with].concat())
+}
+
+/// Ranks of MPI wait by calling a function again and again. While nobody wants to hand over it only calls; and where they yield
+/// by themselves they are not asked to once more.
 #[test]
 fn ranks_that_look_for_messages_hand_over() {
-    let library = built("progress", "gcc", &["-shared", "-fPIC", "-DLIBRARY"]);
-    let path = library.to_str().unwrap();
-    // Named by its whole path, as it has no other name.
-    let waits =
-        built("progress", "gcc", &["-shared", "-fPIC", "-DWAITS", "-Wl,--no-as-needed", path]);
-    for (until, hands_over) in [(0, false), (FOR_EVER, true)] {
+    let tried: [(u32, &[&str], bool); 3] =
+        [(0, &[], false), (FOR_EVER, &[], true), (FOR_EVER, &["-DYIELDS"], false)];
+    for (until, of_library, hands_over) in tried {
+        let waits = linked("progress", &["-shared", "-fPIC", "-DWAITS"], of_library);
         let program = built("progress", "gcc", &[]);
         let mut it = Spinning::start_program(program, waits.to_str().unwrap());
         it.table.until(until).unwrap();
         it.go();
         assert_eq!(it.finishes() > 0, hands_over);
+    }
+}
+
+/// A thread whose calls of sched_yield cost it a slice each time sleeps instead, while evenly is there.
+#[test]
+fn threads_that_lose_slices_by_yielding_sleep_instead() {
+    for watched in [0, FOR_EVER] {
+        let mut it = Spinning::start_program(linked("yields", &[], &[]), "");
+        it.table.watched(watched).unwrap();
+        it.go();
+        let (said, status, slept) = it.end();
+        assert_eq!(status.code(), Some(0));
+        let slices: u64 = said.trim().parse().unwrap();
+        assert_eq!(slices + slept, 20);
+        assert_eq!(slept > 0, watched > 0, "{slices} slices");
     }
 }
 
@@ -347,6 +368,6 @@ fn a_place_is_found_again_and_room_ends() {
         (0..20_000u64).filter(|i| table.place(3, 0x40_0000 + i * 16, 0xf3).is_some()).count();
     assert!((4_000..8_192).contains(&more), "{more}");
     assert_eq!(table.place(1, 0x1000, 0xf3), Some(first));
-    // And that of MPI.
-    assert_eq!(table.handed().len(), more + 3);
+    // And the calls.
+    assert_eq!(table.handed().len(), more + 4);
 }

@@ -31,6 +31,8 @@ pub struct Place(pub u32);
 impl Place {
     /// No instruction, but the calls by which ranks of MPI wait.
     pub const MPI: Self = Self(u32::MAX);
+    /// No instruction, but calls of `sched_yield` beside other programs.
+    pub const YIELDS: Self = Self(u32::MAX - 1);
 }
 
 /// What has come of a place, or of several.
@@ -61,6 +63,11 @@ pub trait Places: Send {
     /// # Errors
     /// Where the table cannot be written.
     fn until(&mut self, second: u32) -> io::Result<()>;
-    /// The places that were given and [`Place::MPI`], with what has come of each.
+    /// Until which second of `CLOCK_MONOTONIC` evenly is there.
+    ///
+    /// # Errors
+    /// Where the table cannot be written.
+    fn watched(&mut self, second: u32) -> io::Result<()>;
+    /// The places that were given, [`Place::MPI`] and [`Place::YIELDS`], with what has come of each.
     fn handed(&self) -> Vec<(Place, Handed)>;
 }

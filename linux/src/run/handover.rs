@@ -73,6 +73,8 @@ pub enum Where<'a> {
     Code(&'a Path, u64),
     /// In calls of MPI.
     Mpi,
+    /// In calls of `sched_yield`.
+    Yields,
 }
 
 type Known = (Place, u64, [u8; 2]);
@@ -93,6 +95,8 @@ pub struct HandOver<P> {
     whereabouts: HashMap<Place, (PathBuf, u64)>,
     /// Why a process that crowds its CPUs has no breakpoints, the last time that this was so.
     refused: Option<Refused>,
+    /// What the table says until when this is there, in seconds.
+    watched: u32,
     /// Until when CPUs are handed over.
     until: Nanos,
     hands_over: bool,
@@ -115,6 +119,7 @@ impl<P: Places> HandOver<P> {
             given: Nanos::ZERO,
             whereabouts: HashMap::new(),
             refused: None,
+            watched: 0,
             until: Nanos::ZERO,
             hands_over: false,
             ended: false,
@@ -128,7 +133,8 @@ impl<P: Places> HandOver<P> {
         let most = all.iter().max_by_key(|(_, handed)| handed.traps);
         let most = most.and_then(|(place, _)| match self.whereabouts.get(place) {
             Some((file, offset)) => Some(Where::Code(file, *offset)),
-            None => (*place == Place::MPI).then_some(Where::Mpi),
+            None if *place == Place::MPI => Some(Where::Mpi),
+            None => (*place == Place::YIELDS).then_some(Where::Yields),
         });
         let sum = all.iter().fold(Handed::default(), |sum, (_, h)| Handed {
             traps: sum.traps + h.traps,
@@ -141,7 +147,9 @@ impl<P: Places> HandOver<P> {
     /// Why threads that spin kept their CPU; None where they did not, or there was no need.
     #[must_use]
     pub fn refused(&self) -> Option<&Refused> {
-        self.refused.as_ref().filter(|_| self.handed().0.traps == 0)
+        let all = self.places.handed();
+        let none = all.iter().all(|(place, h)| *place == Place::YIELDS || h.traps == 0);
+        self.refused.as_ref().filter(|_| none)
     }
 
     /// Looks once. To be called again and again; what it finds is about the time since it was called last. Whether it went
@@ -178,15 +186,24 @@ impl<P: Places> HandOver<P> {
 
     /// When it is looked again: until then programs go on handing over, if they do.
     pub fn looks_again(&mut self, at: Nanos) {
-        if self.hands_over && !self.ended {
-            // A table that cannot be written stays as it is: what is said there ends by itself.
-            let _ = self.places.until((at.0 / 1_000_000_000) as u32 + SECONDS);
+        if self.ended {
+            return;
+        }
+        let second = (at.0 / 1_000_000_000) as u32 + SECONDS;
+        // A table that cannot be written stays as it is: what is said there ends by itself.
+        if second != self.watched {
+            let _ = self.places.watched(second);
+            self.watched = second;
+        }
+        if self.hands_over {
+            let _ = self.places.until(second);
         }
     }
 
     /// No thread hands over from now on.
     pub fn end(&mut self) {
         self.ended = true;
+        let _ = self.places.watched(0);
         self.withdraw();
     }
 
@@ -390,6 +407,9 @@ mod tests {
         }
         fn until(&mut self, second: u32) -> io::Result<()> {
             self.0.lock().unwrap().until = second;
+            Ok(())
+        }
+        fn watched(&mut self, _: u32) -> io::Result<()> {
             Ok(())
         }
         fn handed(&self) -> Vec<(Place, Handed)> {

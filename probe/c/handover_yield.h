@@ -1,0 +1,66 @@
+/*
+ * Threads that wait by sched_yield. Among threads of one program that is the best they can do. Beside another program each
+ * call gives that one a whole slice of the kernel, and the thread forfeits its own: after some of these it sleeps instead, for
+ * moments, keeps what it is due, and takes the CPU back when it wakes.
+ */
+#ifndef EVENLY_HANDOVER_YIELD_H
+#define EVENLY_HANDOVER_YIELD_H
+
+/* A call that takes longer has cost a slice: 1 to 2 ms. Reading the clock would cost a tenth of a call. */
+#define SLICE_IN_TICKS (UINT64_C(1) << 22)
+/* After so many, each so many ns after the one before at most, the thread sleeps for so long. */
+#define SLICES 3
+#define SOON 20000000
+#define KEPT 100000000
+
+static __thread struct {
+	unsigned calls;
+	unsigned slices; /* how many it has lost soon after one another */
+	bool keeps;      /* it sleeps instead */
+	uint64_t until;  /* until then; this and all others are CLOCK_MONOTONIC in ns */
+	uint64_t lost;   /* when it lost the last slice */
+	uint64_t slept;  /* when it slept last */
+	uint64_t began;  /* when the wait in which that was began */
+} yields __attribute__((tls_model("initial-exec")));
+
+static void has_lost_slice(uint64_t now)
+{
+	yields.slices = now - yields.lost < SOON ? yields.slices + 1 : 1;
+	yields.lost = now;
+	if (yields.slices < SLICES && now - yields.until >= SOON)
+		return;
+	yields.keeps = true;
+	yields.until = now + KEPT;
+}
+
+/* Whether it has slept instead. */
+static bool has_kept(uint64_t now)
+{
+	yields.keeps = now < yields.until && now / 1000000000 < GET(shared->watched) && !GET(stands_down);
+	if (!yields.keeps)
+		return false;
+	int before = errno;
+	restore_slack();
+	if (now - yields.slept > LONGEST_TURN)
+		yields.began = now;
+	count(&shared->yields.traps, 1);
+	sleep_part(&shared->yields, now, yields.began);
+	yields.slept = clock_ns(CLOCK_MONOTONIC);
+	errno = before;
+	return true;
+}
+
+EXPORT int sched_yield(void)
+{
+	NEXT(sched_yield)
+	yields.calls++;
+	if (shared && yields.keeps && has_kept(clock_ns(CLOCK_MONOTONIC)))
+		return 0;
+	uint64_t before = ticks();
+	int result = next();
+	if (shared && ticks() - before > SLICE_IN_TICKS)
+		has_lost_slice(clock_ns(CLOCK_MONOTONIC));
+	return result;
+}
+
+#endif
