@@ -1,0 +1,286 @@
+//! The kinds of the museum: how each waits, what it has to do, and beside whom.
+
+use super::beside::{Beside, QUOTA};
+use crate::mpi::MpiArg;
+
+/// In place of a program: multiplies as many matrices as the next word says, by NumPy.
+pub(super) const NUMPY: &str = "numpy";
+
+/// How much n threads have to do, as times of what two have: the bound without moves within phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// A part for each thread in each phase: the CPU with most threads decides.
+    Phases,
+    /// A part for each thread, in any order.
+    Work,
+    /// The same for any number of threads.
+    Fixed,
+}
+
+impl Bound {
+    pub(super) fn of(self, threads: u32, beside: Beside) -> f64 {
+        let n = f64::from(threads);
+        let (alone, work) = match self {
+            Self::Phases => (f64::from(threads.div_ceil(2)), n),
+            Self::Work => (n / 2.0, n),
+            Self::Fixed => (1.0, 2.0),
+        };
+        // In a fair share of two CPUs.
+        let share = match beside {
+            Beside::Nobody => 2.0,
+            Beside::Hog => (2.0 * n / (n + 1.0)).min(2.0),
+            Beside::Copy => 1.0,
+            Beside::Quota => QUOTA,
+        };
+        alone.max(work / share)
+    }
+}
+
+/// One way to wait.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    /// Phases of a run, and how many times as many those of the kernel have less.
+    pub(super) phases: u64,
+    pub(super) shorter: u64,
+    pub(super) bound: Bound,
+    /// The words of a command with so many threads and phases, and iterations in a millisecond.
+    pub(super) command: fn(u32, u64, u64) -> Vec<String>,
+    pub(super) environment: &'static [(&'static str, &'static str)],
+    pub(super) threads: &'static [u32],
+    /// What takes CPUs from it, except in the arm of two threads.
+    pub(super) beside: Beside,
+    /// Whose ranks these are, in place of threads.
+    pub(super) mpi: Option<MpiArg>,
+    /// The best setting that there is for it: words, or variables, in place of the usual ones.
+    pub(super) tuned: Option<Tuned>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Tuned {
+    Words(&'static str, &'static str),
+    Variables(&'static [(&'static str, &'static str)]),
+}
+
+/// A barrier of its own with phases of so many microseconds.
+fn spmd(barrier: &str, threads: u32, phases: u64, iterations: u64) -> Vec<String> {
+    let words = format!(
+        "spmd --threads {threads} --phases {phases} --iters {iterations} --barrier {barrier}"
+    );
+    words.split(' ').map(str::to_owned).collect()
+}
+
+fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) -> Vec<String> {
+    let words =
+        format!("omp_spmd-{runtime} --threads {threads} --phases {phases} --iters {iterations}");
+    words.split(' ').map(str::to_owned).collect()
+}
+
+/// A pattern of `collapse`, or of `collapse-bare`: the same in loops without `pause`.
+fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
+    let ([program, pattern], [iterations, held]) = (of, sizes);
+    let words = format!(
+        "{program} --pattern {pattern} --threads {threads} --phases {phases} --iters {iterations} --held {held}"
+    );
+    words.split(' ').map(str::to_owned).collect()
+}
+
+fn metbench(sync: &str, phases: u64, iterations: u64) -> Vec<String> {
+    let words =
+        format!("metbench --iterations {phases} --iters {iterations} --loads 1 --sync {sync}");
+    words.split(' ').map(str::to_owned).collect()
+}
+
+const SPINNING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "0")];
+const YIELDING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "1")];
+const YIELDS: Option<Tuned> = Some(Tuned::Words("spin", "yield"));
+const PASSIVE: Option<Tuned> = Some(Tuned::Variables(&[("OMP_WAIT_POLICY", "passive")]));
+const ACTIVE_GOMP: &[(&str, &str)] =
+    &[("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "infinite")];
+const ACTIVE_OMP: &[(&str, &str)] =
+    &[("KMP_BLOCKTIME", "infinite"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
+
+pub(super) fn kinds() -> Vec<Kind> {
+    let kind = |name, what, phases, bound, command| Kind {
+        name,
+        what,
+        phases,
+        shorter: 20,
+        bound,
+        command,
+        environment: &[],
+        threads: &[3, 4],
+        beside: Beside::Nobody,
+        mpi: None,
+        tuned: None,
+    };
+    vec![
+        Kind {
+            tuned: YIELDS,
+            ..kind(
+                "c11-0.2ms",
+                "barrier of C11 atomics, 0.2 ms",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| spmd("spin", n, p, ms / 5),
+            )
+        },
+        Kind {
+            tuned: YIELDS,
+            ..kind(
+                "c11-15us",
+                "barrier of C11 atomics, 15 us",
+                60_000,
+                Bound::Phases,
+                |n, p, ms| spmd("spin", n, p, ms * 15 / 1000),
+            )
+        },
+        kind("rust-0.2ms", "barrier in Rust, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+            vec!["spin_barrier".into(), n.to_string(), p.to_string(), (ms / 5).to_string()]
+        }),
+        kind("yield-15us", "barrier with sched_yield, 15 us", 60_000, Bound::Phases, |n, p, ms| {
+            spmd("yield", n, p, ms * 15 / 1000)
+        }),
+        kind("ticket-50us", "ticket lock held for 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("ttas-50us", "test-and-test-and-set, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse", "ttas"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("spinlock-50us", "pthread_spin_lock, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse", "spinlock"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("ticket-bare", "ticket lock without pause", 20_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse-bare", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("pipeline-bare", "pipeline without pause, 20 us", 60_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse-bare", "pipeline"], n, p, [ms * 20 / 1000, 1])
+        }),
+        kind("pipeline-20us", "pipeline over flags, 20 us", 60_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse", "pipeline"], n, p, [ms * 20 / 1000, 1])
+        }),
+        kind("pool-0.2ms", "pool whose idle workers spin", 5_000, Bound::Fixed, |n, p, ms| {
+            pattern(["collapse", "pool"], n, p, [ms * 400 / 64 / 1000, 1])
+        }),
+        Kind {
+            environment: ACTIVE_GOMP,
+            tuned: PASSIVE,
+            ..kind("libgomp-active", "libgomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+                openmp("gomp", n, p, ms / 5)
+            })
+        },
+        Kind {
+            environment: ACTIVE_OMP,
+            tuned: Some(Tuned::Variables(&[("KMP_LIBRARY", "throughput")])),
+            ..kind("libomp-active", "libomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+                openmp("omp", n, p, ms / 5)
+            })
+        },
+        Kind {
+            environment: SPINNING_RANKS,
+            mpi: Some(MpiArg::Openmpi),
+            tuned: Some(Tuned::Variables(YIELDING_RANKS)),
+            ..kind(
+                "openmpi-0.2ms",
+                "Open MPI, barrier, 0.2 ms",
+                5_000,
+                Bound::Phases,
+                |_, p, ms| metbench("barrier", p, ms / 5),
+            )
+        },
+        Kind {
+            mpi: Some(MpiArg::Mpich),
+            ..kind("mpich-0.2ms", "MPICH, barrier, 0.2 ms", 5_000, Bound::Phases, |_, p, ms| {
+                metbench("barrier", p, ms / 5)
+            })
+        },
+        Kind {
+            mpi: Some(MpiArg::Mpich),
+            ..kind("mpich-ring", "MPICH, messages, 0.2 ms", 5_000, Bound::Phases, |_, p, ms| {
+                metbench("neighbours", p, ms / 5)
+            })
+        },
+        Kind {
+            beside: Beside::Hog,
+            ..kind(
+                "c11-hog",
+                "C11 atomics, 0.2 ms, beside a hog",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| spmd("spin", n, p, ms / 5),
+            )
+        },
+        Kind {
+            beside: Beside::Hog,
+            ..kind(
+                "yield-hog",
+                "sched_yield, 15 us, beside a hog",
+                60_000,
+                Bound::Phases,
+                |n, p, ms| spmd("yield", n, p, ms * 15 / 1000),
+            )
+        },
+        Kind {
+            beside: Beside::Hog,
+            threads: &[2],
+            shorter: 1,
+            ..kind("numpy-hog", "NumPy, OpenBLAS, beside a hog", 2_000, Bound::Fixed, |_, p, _| {
+                vec![NUMPY.into(), p.to_string()]
+            })
+        },
+        Kind {
+            beside: Beside::Copy,
+            ..kind(
+                "c11-copies",
+                "C11 atomics, 0.2 ms, two programs",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| spmd("spin", n, p, ms / 5),
+            )
+        },
+        Kind {
+            beside: Beside::Quota,
+            ..kind(
+                "c11-quota",
+                "C11 atomics, 0.2 ms, quota of 1.5",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| spmd("spin", n, p, ms / 5),
+            )
+        },
+        Kind {
+            beside: Beside::Quota,
+            shorter: 1,
+            environment: ACTIVE_GOMP,
+            tuned: PASSIVE,
+            ..kind(
+                "libgomp-quota",
+                "libgomp, active, quota of 1.5",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| openmp("gomp", n, p, ms / 5),
+            )
+        },
+        kind("block-0.2ms", "blocks: nothing to gain, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+            spmd("block", n, p, ms / 5)
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three threads that meet have one CPU with two of them; three that do not share two CPUs; beside a hog, three of four
+    /// computing threads have two CPUs.
+    #[test]
+    fn the_bound_is_what_has_to_be_done_after_two_threads() {
+        let of = |bound: Bound, beside| [2, 3, 4].map(|n| bound.of(n, beside));
+        assert_eq!(of(Bound::Phases, Beside::Nobody), [1.0, 2.0, 2.0]);
+        assert_eq!(of(Bound::Work, Beside::Nobody), [1.0, 1.5, 2.0]);
+        assert_eq!(of(Bound::Fixed, Beside::Nobody), [1.0, 1.0, 1.0]);
+        assert_eq!(of(Bound::Phases, Beside::Hog), [1.5, 2.0, 2.5]);
+        assert_eq!(of(Bound::Phases, Beside::Copy), [2.0, 3.0, 4.0]);
+        assert_eq!(of(Bound::Phases, Beside::Quota), [4.0 / 3.0, 2.0, 4.0 / 1.5]);
+    }
+}
