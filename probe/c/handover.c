@@ -123,12 +123,14 @@ static void count(_Atomic uint64_t *what, uint64_t by)
 	atomic_fetch_add_explicit(what, by, memory_order_relaxed);
 }
 
-/* Sleeps in proportion to how long this thread has waited. */
-static void sleep_part(struct evenly_place *place, uint64_t now, uint64_t began)
+/* Sleeps in proportion to how long this thread has waited. Returns when that has ended. */
+static uint64_t sleep_part(struct evenly_place *place, uint64_t now, uint64_t began)
 {
 	uint64_t part = (now - began) / PART;
 	sleep_ns(part < SHORTEST ? SHORTEST : part > LONGEST ? LONGEST : part);
-	count(&place->slept, clock_ns(CLOCK_MONOTONIC) - now);
+	uint64_t then = clock_ns(CLOCK_MONOTONIC);
+	count(&place->slept, then - now);
+	return then;
 }
 
 static void hand_over(struct evenly_place *place, uint64_t now)

@@ -44,8 +44,7 @@ static bool has_kept(uint64_t now)
 	if (now - yields.slept > LONGEST_TURN)
 		yields.began = now;
 	count(&shared->yields.traps, 1);
-	sleep_part(&shared->yields, now, yields.began);
-	yields.slept = clock_ns(CLOCK_MONOTONIC);
+	yields.slept = sleep_part(&shared->yields, now, yields.began);
 	errno = before;
 	return true;
 }

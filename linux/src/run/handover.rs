@@ -5,7 +5,8 @@
 //!   Watches --more threads want to run than there are CPUs--> Hands over --for HOLD nothing was handed over--> Watches
 //! ```
 //!
-//! Invariant: while no more threads want to run than there are CPUs, times of threads are read and nothing else is done.
+//! Invariant: while no more threads want to run than there are CPUs, times of threads are read, programs are told that evenly
+//! is there, and nothing else is done.
 
 use crate::breakpoints::{Memory, Unfit, unfit};
 use crate::modules::{Code, parse_code};
@@ -95,8 +96,6 @@ pub struct HandOver<P> {
     whereabouts: HashMap<Place, (PathBuf, u64)>,
     /// Why a process that crowds its CPUs has no breakpoints, the last time that this was so.
     refused: Option<Refused>,
-    /// What the table says until when this is there, in seconds.
-    watched: u32,
     /// Until when CPUs are handed over.
     until: Nanos,
     hands_over: bool,
@@ -119,7 +118,6 @@ impl<P: Places> HandOver<P> {
             given: Nanos::ZERO,
             whereabouts: HashMap::new(),
             refused: None,
-            watched: 0,
             until: Nanos::ZERO,
             hands_over: false,
             ended: false,
@@ -184,17 +182,14 @@ impl<P: Places> HandOver<P> {
         self.modules.len() > files
     }
 
-    /// When it is looked again: until then programs go on handing over, if they do.
+    /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
     pub fn looks_again(&mut self, at: Nanos) {
         if self.ended {
             return;
         }
         let second = (at.0 / 1_000_000_000) as u32 + SECONDS;
         // A table that cannot be written stays as it is: what is said there ends by itself.
-        if second != self.watched {
-            let _ = self.places.watched(second);
-            self.watched = second;
-        }
+        let _ = self.places.watched(second);
         if self.hands_over {
             let _ = self.places.until(second);
         }
@@ -389,6 +384,7 @@ mod tests {
     #[derive(Default)]
     struct Asked {
         until: u32,
+        watched: u32,
         handed: Handed,
     }
 
@@ -409,7 +405,8 @@ mod tests {
             self.0.lock().unwrap().until = second;
             Ok(())
         }
-        fn watched(&mut self, _: u32) -> io::Result<()> {
+        fn watched(&mut self, second: u32) -> io::Result<()> {
+            self.0.lock().unwrap().watched = second;
             Ok(())
         }
         fn handed(&self) -> Vec<(Place, Handed)> {
@@ -469,6 +466,17 @@ mod tests {
         let mut limited = Program::new(2, 1.5);
         assert!(!limited.passes((15, 5)));
         assert!(limited.passes((15, 5)));
+    }
+
+    #[test]
+    fn programs_know_until_when_evenly_is_there_also_where_nobody_crowds() {
+        let mut p = Program::new(2, 2.0);
+        assert!(!p.passes((20, 0)));
+        p.hand_over.looks_again(Nanos::from_millis(7_000));
+        assert_eq!(p.table.0.lock().unwrap().watched, 7 + SECONDS);
+        p.hand_over.end();
+        p.hand_over.looks_again(Nanos::from_millis(8_000));
+        assert_eq!(p.table.0.lock().unwrap().watched, 0);
     }
 
     #[test]

@@ -16,12 +16,12 @@ use crate::show::{interrupts, print, table};
 use crate::suite::is_asked;
 use crate::tools::Tools;
 use anyhow::Context;
-use beside::{Beside, Group, Neighbour};
+use beside::{Beside, Group};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{Arm, Executor, ProcessExecutor};
 use evenly_model::CpuSet;
-use kinds::{Kind, NUMPY, Tuned, kinds};
+use kinds::{Kind, Program, Tuned, kinds};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -89,8 +89,8 @@ struct Bench<'a> {
     room: PathBuf,
     /// Under a quota; none where no case has one.
     group: Option<Group>,
-    /// A Python that has NumPy.
-    python: String,
+    /// A Python that has NumPy; none where no case needs it.
+    python: Option<&'static str>,
     executor: ProcessExecutor,
 }
 
@@ -121,22 +121,28 @@ impl Bench<'_> {
             argv.push(self.tools.evenly.clone().into());
             argv.extend(["run", "-q", "--"].map(OsString::from));
         }
-        if let Some(mpi) = kind.mpi {
-            environment.extend(ENVIRONMENT);
-            argv.extend([mpi.tool("mpirun"), "-n".into(), threads.to_string()].map(OsString::from));
-            argv.push(self.room.join(mpi.tool("metbench")).into());
-        } else if words[0] == NUMPY {
-            argv.extend([&self.python, "-c", PRODUCTS].map(OsString::from));
-        } else {
-            argv.push(self.tools.workload(&words[0]).into());
+        match kind.program {
+            Program::Workload => argv.push(self.tools.workload(&words[0]).into()),
+            Program::Ranks(mpi) => {
+                environment.extend(ENVIRONMENT);
+                let ranks = [mpi.tool("mpirun"), "-n".into(), threads.to_string()];
+                argv.extend(ranks.map(OsString::from));
+                argv.push(self.room.join(mpi.tool("metbench")).into());
+            }
+            Program::NumPy => {
+                let python = self.python.context("no python3 with NumPy")?;
+                argv.extend([python, "-c", PRODUCTS].map(OsString::from));
+            }
         }
         argv.extend(words[1..].iter().map(OsString::from));
         let env: Vec<(OsString, OsString)> =
             environment.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
         let noise = self.tools.workload("noise");
-        let neighbour = Neighbour::start(beside, &noise, &argv, &env)?;
+        let other = beside.start(&noise, &argv, &env)?;
         let outcome = self.executor.run(&Arm { env, ..Arm::new(arm, argv) }, 0)?;
-        neighbour.map_or(Ok(()), |n| n.end(LIMIT))?;
+        if let (Some(other), Beside::Copy) = (other, beside) {
+            other.wait(LIMIT)?;
+        }
         let text = crate::measure::printed(&outcome).unwrap_or_default();
         let printed: serde_json::Value = serde_json::from_str(text.trim())
             .with_context(|| format!("{} {arm}: it printed no result: {text}", kind.name))?;
@@ -224,14 +230,14 @@ fn report(cases: &[Measurement]) -> String {
 }
 
 /// Debian's, or the first of the path.
-fn python_with_numpy() -> anyhow::Result<String> {
+fn python_with_numpy() -> anyhow::Result<&'static str> {
     let has = |python: &&str| {
         let mut command = Command::new(python);
         command.args(["-c", "import numpy"]).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
     let found = ["/usr/bin/python3", "python3"].into_iter().find(has);
-    found.map(str::to_owned).context("no python3 with NumPy: apt-get install python3-numpy")
+    found.context("no python3 with NumPy: apt-get install python3-numpy")
 }
 
 /// Runs the benchmark, and prints what came out.
@@ -255,10 +261,9 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
         return print(&chosen.iter().map(line).collect::<String>());
     }
     let mut needed = vec![String::from("spmd"), String::from("noise")];
-    let of_threads = chosen.iter().filter(|(kind, _)| kind.mpi.is_none());
-    needed.extend(of_threads.map(|(kind, n)| (kind.command)(*n, 1, 1)[0].clone()));
-    let multiplies = needed.iter().any(|name| name == NUMPY);
-    needed.retain(|name| name != NUMPY);
+    let runs = |program| chosen.iter().any(|(kind, _)| kind.program == program);
+    let workloads = chosen.iter().filter(|(kind, _)| kind.program == Program::Workload);
+    needed.extend(workloads.map(|(kind, n)| (kind.command)(*n, 1, 1)[0].clone()));
     let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
     let programs = &args.programs;
     let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
@@ -272,11 +277,11 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
     };
     let room = tempfile::tempdir().context("cannot make a directory")?;
     for mpi in [MpiArg::Openmpi, MpiArg::Mpich] {
-        if chosen.iter().any(|(kind, _)| kind.mpi == Some(mpi)) {
+        if runs(Program::Ranks(mpi)) {
             mpi.build(&METBENCH, &room.path().join(mpi.tool("metbench")))?;
         }
     }
-    let python = if multiplies { python_with_numpy()? } else { String::new() };
+    let python = if runs(Program::NumPy) { Some(python_with_numpy()?) } else { None };
     let limited = chosen.iter().any(|(kind, _)| kind.beside == Beside::Quota);
     let group = if limited { Some(Group::new()?) } else { None };
     let room_of = room.path().to_owned();

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The figure that all programs print.
 pub(crate) const MAKESPAN: &str = "makespan_s";
@@ -192,9 +192,24 @@ impl HostExecutor {
 }
 
 /// A neighbour at work; it ends with this value.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// Where that takes longer than this.
+    pub(crate) fn wait(mut self, limit: Duration) -> io::Result<()> {
+        let begin = Instant::now();
+        while self.0.try_wait()?.is_none() {
+            if begin.elapsed() > limit {
+                return Err(io::Error::other("the neighbour does not end"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
     /// Ends it: the CPU time that it got, in seconds.
     fn end(mut self) -> io::Result<f64> {
         let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);

@@ -2,12 +2,13 @@
 //!
 //! Invariant: whatever was begun ends with the value that stands for it.
 
+use crate::measure::Running;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// CPUs of a program under a quota.
 pub(super) const QUOTA: f64 = 1.5;
@@ -28,55 +29,30 @@ pub(super) enum Beside {
     Quota,
 }
 
-/// Beside a run.
-pub(super) struct Neighbour {
-    child: Child,
-    /// It ends by itself.
-    finishes: bool,
-}
-
-impl Neighbour {
-    /// `noise` is the program that computes, and `argv` that which is measured, with its variables.
+impl Beside {
+    /// Whoever else runs, if anybody does: `noise` is the program that computes, and `argv` that which is measured, with its
+    /// variables.
     pub(super) fn start(
-        beside: Beside,
+        self,
         noise: &Path,
         argv: &[OsString],
         env: &[(OsString, OsString)],
-    ) -> anyhow::Result<Option<Self>> {
-        let mut command = match beside {
-            Beside::Nobody | Beside::Quota => return Ok(None),
-            Beside::Hog => {
+    ) -> anyhow::Result<Option<Running>> {
+        let mut command = match self {
+            Self::Nobody | Self::Quota => return Ok(None),
+            Self::Hog => {
                 let mut command = Command::new(noise);
                 command.arg("--always");
                 command
             }
-            Beside::Copy => {
+            Self::Copy => {
                 let mut command = Command::new(&argv[0]);
                 command.args(&argv[1..]).envs(env.iter().map(|(n, v)| (n, v)));
                 command
             }
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().context("cannot start a neighbour")?;
-        Ok(Some(Self { child, finishes: beside == Beside::Copy }))
-    }
-
-    /// Waits for one that ends by itself, for no longer than this.
-    pub(super) fn end(mut self, limit: Duration) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        while self.finishes && self.child.try_wait()?.is_none() {
-            anyhow::ensure!(begin.elapsed() < limit, "the second program does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        // It has ended already, in the usual case; an error says just that.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(Some(Running(command.spawn().context("cannot start a neighbour")?)))
     }
 }
 

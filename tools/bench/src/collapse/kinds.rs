@@ -3,9 +3,6 @@
 use super::beside::{Beside, QUOTA};
 use crate::mpi::MpiArg;
 
-/// In place of a program: multiplies as many matrices as the next word says, by NumPy.
-pub(super) const NUMPY: &str = "numpy";
-
 /// How much n threads have to do, as times of what two have: the bound without moves within phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
@@ -28,7 +25,7 @@ impl Bound {
         // In a fair share of two CPUs.
         let share = match beside {
             Beside::Nobody => 2.0,
-            Beside::Hog => (2.0 * n / (n + 1.0)).min(2.0),
+            Beside::Hog => 2.0 * n / (n + 1.0),
             Beside::Copy => 1.0,
             Beside::Quota => QUOTA,
         };
@@ -50,10 +47,19 @@ pub(super) struct Kind {
     pub(super) threads: &'static [u32],
     /// What takes CPUs from it, except in the arm of two threads.
     pub(super) beside: Beside,
-    /// Whose ranks these are, in place of threads.
-    pub(super) mpi: Option<MpiArg>,
+    pub(super) program: Program,
     /// The best setting that there is for it: words, or variables, in place of the usual ones.
     pub(super) tuned: Option<Tuned>,
+}
+
+/// What is run: of the words of the command the first is its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Program {
+    Workload,
+    /// `metbench` of this MPI, with ranks in place of threads.
+    Ranks(MpiArg),
+    /// A script that multiplies as many matrices as the next word says.
+    NumPy,
 }
 
 #[derive(Clone, Copy)]
@@ -111,7 +117,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         environment: &[],
         threads: &[3, 4],
         beside: Beside::Nobody,
-        mpi: None,
+        program: Program::Workload,
         tuned: None,
     };
     vec![
@@ -178,7 +184,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         },
         Kind {
             environment: SPINNING_RANKS,
-            mpi: Some(MpiArg::Openmpi),
+            program: Program::Ranks(MpiArg::Openmpi),
             tuned: Some(Tuned::Variables(YIELDING_RANKS)),
             ..kind(
                 "openmpi-0.2ms",
@@ -189,13 +195,13 @@ pub(super) fn kinds() -> Vec<Kind> {
             )
         },
         Kind {
-            mpi: Some(MpiArg::Mpich),
+            program: Program::Ranks(MpiArg::Mpich),
             ..kind("mpich-0.2ms", "MPICH, barrier, 0.2 ms", 5_000, Bound::Phases, |_, p, ms| {
                 metbench("barrier", p, ms / 5)
             })
         },
         Kind {
-            mpi: Some(MpiArg::Mpich),
+            program: Program::Ranks(MpiArg::Mpich),
             ..kind("mpich-ring", "MPICH, messages, 0.2 ms", 5_000, Bound::Phases, |_, p, ms| {
                 metbench("neighbours", p, ms / 5)
             })
@@ -221,11 +227,12 @@ pub(super) fn kinds() -> Vec<Kind> {
             )
         },
         Kind {
+            program: Program::NumPy,
             beside: Beside::Hog,
             threads: &[2],
             shorter: 1,
             ..kind("numpy-hog", "NumPy, OpenBLAS, beside a hog", 2_000, Bound::Fixed, |_, p, _| {
-                vec![NUMPY.into(), p.to_string()]
+                vec!["python3".into(), p.to_string()]
             })
         },
         Kind {
