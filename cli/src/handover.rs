@@ -7,15 +7,15 @@ use crate::probe::sanitizers;
 use evenly_linux::clock::{now, thread_cpu_time};
 use evenly_linux::handover::{HandOver, Where};
 use evenly_linux::limits::Limits;
+use evenly_linux::modules::named;
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Threads;
-use evenly_model::{Nanos, Pid, printable};
+use evenly_model::{Nanos, Pid};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
 use evenly_report::HandedOver;
 use evenly_spins::Handed;
 use evenly_topology::cache_dir;
-use object::{Object, ObjectSection, ObjectSegment};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -95,50 +95,13 @@ impl HandingOver {
         keeper.end();
         let (Handed { traps, given, slept }, most) = keeper.handed();
         let place = most.and_then(|most| match most {
-            Where::Code(file, offset) => place(file, offset),
+            Where::Code(file, offset) => named(file, offset),
             Where::Mpi => Some("calls of MPI".into()),
             Where::Yields => Some("sched_yield".into()),
         });
         let (given_s, slept_s) = (given.as_secs_f64(), slept.as_secs_f64());
         (traps > 0).then_some(HandedOver { asked: traps, given_s, slept_s, place })
     }
-}
-
-/// The function at this place of a file, with its line; None where the file does not say.
-fn place(file: &Path, offset: u64) -> Option<String> {
-    let bytes = std::fs::read(file).ok()?;
-    let object = object::File::parse(&*bytes).ok()?;
-    let at = object.segments().find_map(|s| {
-        let (begin, length) = s.file_range();
-        (begin..begin + length).contains(&offset).then(|| s.address() + (offset - begin))
-    })?;
-    let name = object.symbol_map().get(at).map(|s| s.name().to_owned());
-    let name = name.map(|name| addr2line::demangle_auto(name.into(), None).into_owned());
-    let line = line(&object, at);
-    let module = || file.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.or_else(module)?;
-    let text = line.map_or_else(|| name.clone(), |line| format!("{name} ({line})"));
-    Some(printable(&text).into_owned())
-}
-
-/// The line of the source that an address is of, where the file says.
-fn line(object: &object::File<'_>, at: u64) -> Option<String> {
-    let section = |id: gimli::SectionId| -> Result<&[u8], gimli::Error> {
-        let found = object.section_by_name(id.name());
-        Ok(found.and_then(|s| s.data().ok()).unwrap_or_default())
-    };
-    let sections = gimli::DwarfSections::load(section).ok()?;
-    let dwarf = sections.borrow(|data| gimli::EndianSlice::new(data, gimli::LittleEndian));
-    let context = addr2line::Context::from_dwarf(dwarf).ok()?;
-    // Of the function itself, where it waits in one that is part of it.
-    let mut frames = context.find_frames(at).skip_all_loads().ok()?;
-    let mut location = None;
-    while let Ok(Some(frame)) = frames.next() {
-        location = frame.location.or(location);
-    }
-    let location = location?;
-    let file = Path::new(location.file?).file_name()?.to_string_lossy().into_owned();
-    Some(format!("{file}:{}", location.line?))
 }
 
 /// Looks until nobody has a use for it.

@@ -1,37 +1,40 @@
 //! Where a function waits: the control flow around its `pause` instructions, and loops without.
 
-use crate::decoded::{decode, is_own, is_read};
+use crate::decoded::{Wait, decode, is_own, is_read};
 use crate::turns::jumps;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpKind};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 /// The bytes of `pause`.
 const PAUSE: [u8; 2] = [0xf3, 0x90];
 /// A function that is longer is not looked at: decoding takes 20 ns an instruction.
 const LONGEST: usize = 1 << 20;
 
-/// Where in the code of a function threads wait for what others do: an instruction that is executed once a turn.
+/// The loops in the code of a function in which threads wait.
 #[must_use]
-pub fn spins(code: &[u8]) -> Vec<usize> {
+pub fn waits(code: &[u8]) -> Vec<Wait> {
     if code.len() > LONGEST {
         return Vec::new();
     }
     let mut all = pauses(code);
-    all.extend(jumps(code, &all));
+    let without = jumps(code, &all);
+    all.extend(without);
     all
 }
 
-/// The `pause` instructions at which it waits.
-fn pauses(code: &[u8]) -> Vec<usize> {
+/// Those with a `pause`.
+fn pauses(code: &[u8]) -> Vec<Wait> {
     if !code.windows(PAUSE.len()).any(|bytes| bytes == PAUSE) {
         return Vec::new();
     }
     let function = Function::decode(code);
-    (0..function.instructions.len())
-        .filter(|&i| is_pause(&function.instructions[i]) && function.waits(i))
-        .map(|i| function.instructions[i].ip() as usize)
-        .collect()
+    let wait = |i: usize| {
+        let at = function.instructions.get(i).filter(|x| is_pause(x))?.ip() as usize;
+        Some(Wait { at, turn: function.turn(i)? })
+    };
+    (0..function.instructions.len()).filter_map(wait).collect()
 }
 
 /// Without prefixes that mean nothing, so that it is known what its first byte is.
@@ -67,16 +70,20 @@ impl Function {
         falls.into_iter().chain(jumps)
     }
 
-    /// Whether the shortest way from this `pause` back to it looks at something that another thread can change.
-    fn waits(&self, pause: usize) -> bool {
+    /// The shortest way from this `pause` back to it, if it looks at something that another thread can change.
+    fn turn(&self, pause: usize) -> Option<Range<usize>> {
         let mut from: HashMap<usize, usize> = HashMap::new();
         let mut queue = VecDeque::from([pause]);
         while let Some(i) = queue.pop_front() {
             for n in self.next(i) {
                 if n == pause {
                     let back = |&i: &usize| from.get(&i).copied();
-                    let mut turn = std::iter::successors(Some(i), back);
-                    return turn.any(|i| looks(&self.instructions[i]));
+                    let turn: Vec<&Instruction> = std::iter::successors(Some(i), back)
+                        .map(|i| &self.instructions[i])
+                        .collect();
+                    let begin = turn.iter().map(|x| x.ip()).min()?;
+                    let end = turn.iter().map(|x| x.next_ip()).max()?;
+                    return turn.iter().any(|x| looks(x)).then_some(begin as usize..end as usize);
                 }
                 if let Entry::Vacant(unseen) = from.entry(n) {
                     unseen.insert(i);
@@ -84,7 +91,7 @@ impl Function {
                 }
             }
         }
-        false
+        None
     }
 }
 

@@ -1,6 +1,16 @@
-//! Instructions, and what they do to memory.
+//! Instructions, what they do to memory, and loops of them.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpAccess, Register, UsedMemory};
+use std::ops::Range;
+
+/// A loop in the code of a function in which threads wait for what others do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// Where an instruction is that is executed once a turn.
+    pub at: usize,
+    /// Where the bytes of a turn are.
+    pub turn: Range<usize>,
+}
 
 /// All instructions of this code, as if its first byte were at 0; from one that is invalid on they mean nothing.
 pub(crate) fn decode(code: &[u8]) -> impl Iterator<Item = Instruction> {

@@ -20,9 +20,12 @@
 mod code;
 mod decoded;
 mod module;
+mod names;
 mod places;
 mod turns;
 
-pub use code::spins;
+pub use code::waits;
+pub use decoded::Wait;
 pub use module::{Module, Spin, SpinsError};
+pub use names::place;
 pub use places::{Handed, Place, Places, Taking};

@@ -1,8 +1,10 @@
 //! A module: a program or a library, as a file.
 
-use crate::code::spins;
+use crate::code::waits;
+use crate::decoded::Wait;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
+use std::ops::Range;
 
 /// Why a module cannot be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -16,12 +18,14 @@ pub enum SpinsError {
 }
 
 /// An instruction that is executed once a turn of a loop that waits: `pause`, or the jump back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spin {
     /// Where it is in the file.
     pub offset: u64,
     /// Its first two bytes.
     pub bytes: [u8; 2],
+    /// Where the loop is.
+    pub turn: Range<u64>,
 }
 
 /// What is known of a module by its file.
@@ -56,14 +60,24 @@ impl Module {
                 continue;
             }
             let Some((code, offset)) = code(&file, bytes, start, length) else { continue };
-            for at in spins(code) {
+            for Wait { at, turn } in waits(code) {
                 let Some(&[first, second]) = code.get(at..at + 2) else { continue };
-                found.push(Spin { offset: offset + at as u64, bytes: [first, second] });
+                let turn = offset + turn.start as u64..offset + turn.end as u64;
+                found.push(Spin { offset: offset + at as u64, bytes: [first, second], turn });
             }
         }
-        found.sort_unstable();
-        found.dedup();
+        found.sort_unstable_by_key(|spin| spin.offset);
+        found.dedup_by_key(|spin| spin.offset);
         Ok(Self { spins: found, ..none })
+    }
+}
+
+impl Module {
+    /// The loop that a place in the file is within; the smallest, where they are nested.
+    #[must_use]
+    pub fn spin_at(&self, offset: u64) -> Option<&Spin> {
+        let around = self.spins.iter().filter(|spin| spin.turn.contains(&offset));
+        around.min_by_key(|spin| spin.turn.end - spin.turn.start)
     }
 }
 

@@ -4,7 +4,7 @@
 //! ends only if another thread, or a signal handler, changes what it reads: to be held up there changes nothing but time.
 //! This is a proof, not a guess: what is not understood is left alone.
 
-use crate::decoded::{decode, is_own, is_read};
+use crate::decoded::{Wait, decode, is_own, is_read};
 use iced_x86::{
     ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register, UsedMemory,
@@ -17,15 +17,15 @@ const LONGEST: usize = 512;
 /// So many loops of one function are looked at: each is looked for among all of its instructions.
 const MOST: usize = 1_000;
 
-/// Where in the code of a function the jumps are that go back to the beginning of a loop that waits without `pause`. `pauses`
-/// are the places at which it waits with.
-pub(crate) fn jumps(code: &[u8], pauses: &[usize]) -> Vec<usize> {
+/// The loops in the code of a function that wait without `pause`, with where the jumps are that go back to their beginnings.
+/// `pauses` are those that wait with.
+pub(crate) fn jumps(code: &[u8], pauses: &[Wait]) -> Vec<Wait> {
     let mut factory = InstructionInfoFactory::new();
     let (mut found, mut others) = (Vec::new(), Vec::new());
     for jump in 0..code.len() {
         let Some(bytes) = back(code, jump) else { continue };
-        let next = pauses.partition_point(|p| *p < bytes.start);
-        if pauses.get(next).is_some_and(|p| bytes.contains(p)) {
+        let next = pauses.partition_point(|p| p.at < bytes.start);
+        if pauses.get(next).is_some_and(|p| bytes.contains(&p.at)) {
             others.push(bytes);
         } else if let Some(turn) = Turn::of(&code[bytes.clone()], jump - bytes.start, &mut factory)
             && turn.waits_from(0)
@@ -48,7 +48,7 @@ pub(crate) fn jumps(code: &[u8], pauses: &[usize]) -> Vec<usize> {
         };
         !f.turn.tries() || !others.iter().any(waits_elsewhere)
     };
-    found.iter().filter(is_wait).map(|f| f.jump).collect()
+    found.iter().filter(is_wait).map(|f| Wait { at: f.jump, turn: f.bytes.clone() }).collect()
 }
 
 /// A loop that waits, as far as its bytes show.

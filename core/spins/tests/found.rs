@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::functions;
-use evenly_spins::{Module, spins};
+use common::{functions, spins};
+use evenly_spins::{Module, place};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -45,6 +45,47 @@ fn delays_are_none_without_optimising_either() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(found_in(&library(dir.path(), &["-O0"])), WAITS);
     assert_eq!(found_in(&library(dir.path(), &["-O0", "-fomit-frame-pointer"])), WAITS);
+}
+
+/// A place within a loop is of that loop; where loops are nested, of the inner one. Elsewhere nobody waits.
+#[test]
+fn places_are_of_the_loop_around_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = library(dir.path(), &["-O2", "-g"]);
+    let (module, all) = (Module::of(&bytes).unwrap(), functions(&bytes));
+    assert!(!module.spins.is_empty());
+    for spin in &module.spins {
+        assert!(spin.turn.contains(&spin.offset), "{spin:?}");
+        for at in spin.turn.clone() {
+            let found = module.spin_at(at).unwrap();
+            assert!(found.turn.contains(&at));
+            assert!(found.turn.end - found.turn.start <= spin.turn.end - spin.turn.start);
+        }
+    }
+    let (_, work) = all.iter().find(|(name, _)| name == "delay").unwrap();
+    assert!(work.clone().all(|at| module.spin_at(at).is_none()));
+}
+
+/// The name of a place is its function, with the line where the file has been compiled with it.
+#[test]
+fn places_have_the_names_of_the_source() {
+    let source = include_str!("waits.c");
+    let line = 1 + source.lines().position(|l| l.contains("void barrier(")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let name = |flags: &[&str]| {
+        let bytes = library(dir.path(), flags);
+        // The first that waits.
+        let at = Module::of(&bytes).unwrap().spins[0].offset;
+        (place(&bytes, at, "made.so"), place(&bytes, u64::MAX, "made.so"))
+    };
+    let (with_lines, outside) = name(&["-O2", "-g"]);
+    let with_lines = with_lines.unwrap();
+    let at = with_lines.strip_prefix("barrier (waits.c:").and_then(|l| l.strip_suffix(')'));
+    let at: usize = at.unwrap_or_else(|| panic!("{with_lines}")).parse().unwrap();
+    assert!((line..line + 8).contains(&at), "{at} is not behind {line}");
+    assert_eq!(outside, None);
+    assert_eq!(name(&["-O2"]).0.as_deref(), Some("barrier"));
+    assert_eq!(place(b"#!/bin/sh", 0, "made.so"), None);
 }
 
 /// What stands for the allocator is called while all signals are blocked.

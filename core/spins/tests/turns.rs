@@ -4,8 +4,7 @@
 
 mod common;
 
-use common::{functions, library};
-use evenly_spins::spins;
+use common::{functions, library, spins};
 use std::collections::BTreeSet;
 
 /// Those of a library in which something was found, and those that it has.

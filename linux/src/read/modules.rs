@@ -1,9 +1,20 @@
-//! The code that a process has mapped.
+//! The code that a process has mapped, and what is known of it by its files.
 
-use std::ffi::OsString;
+use crate::proc::Proc;
+use evenly_model::Pid;
+use evenly_spins::Module;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file that is larger is not looked at.
+const LARGEST: u64 = 512 << 20;
 
 /// An executable mapping of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +36,71 @@ impl Code {
         let at = self.addresses.start.checked_add(in_file.checked_sub(self.offset)?)?;
         self.addresses.contains(&at).then_some(at)
     }
+
+    /// Where in the file the byte at an address is, where this mapping has it.
+    #[must_use]
+    pub fn in_file(&self, at: u64) -> Option<u64> {
+        let within = at.checked_sub(self.addresses.start).filter(|_| at < self.addresses.end)?;
+        self.offset.checked_add(within)
+    }
+
+    /// Whether it is the loader, whose code runs while all signals are blocked, or one of evenly's own libraries.
+    #[must_use]
+    pub fn is_of_system(&self) -> bool {
+        let name = self.path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+        ["ld-", "ld.so", "handover-", "waiting-"].iter().any(|prefix| name.starts_with(prefix))
+    }
+}
+
+/// What is known of files: each is read once.
+#[derive(Debug, Default)]
+pub struct Modules(HashMap<(u64, PathBuf), Arc<Module>>);
+
+impl Modules {
+    /// What is known of the file of a mapping; nothing of one that is no module, or cannot be read.
+    pub fn of(&mut self, proc: &Proc, pid: Pid, code: &Code) -> Arc<Module> {
+        let key = (code.inode, code.path.clone());
+        let found = self.0.entry(key).or_insert_with(|| {
+            let bytes = open(proc, pid, code).as_ref().and_then(read);
+            let module = bytes.and_then(|bytes| Module::of(&bytes).ok());
+            Arc::new(module.unwrap_or_default())
+        });
+        found.clone()
+    }
+
+    /// How many files it has been asked for.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The file of a mapping, as the process sees it; None where it is another one by now, or out of reach.
+#[must_use]
+pub fn open(proc: &Proc, pid: Pid, code: &Code) -> Option<File> {
+    let path = code.path.strip_prefix("/").unwrap_or(&code.path);
+    let file = File::open(proc.process_file(pid, "root").join(path)).ok()?;
+    let metadata = file.metadata().ok()?;
+    (metadata.ino() == code.inode && metadata.is_file()).then_some(file)
+}
+
+/// All that is in it, if that is not too much.
+#[must_use]
+pub fn read(mut file: &File) -> Option<Vec<u8>> {
+    if file.metadata().ok()?.len() > LARGEST {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.rewind().ok()?;
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// How this place of a file is called in its source, where that can be said.
+#[must_use]
+pub fn named(path: &Path, offset: u64) -> Option<String> {
+    let module = path.file_name()?.to_string_lossy();
+    evenly_spins::place(&read(&File::open(path).ok()?)?, offset, &module)
 }
 
 /// The private executable mappings of files in `/proc/<pid>/maps`, but those that can be written to as well and those of
@@ -76,6 +152,9 @@ mod tests {
         assert_eq!((code[0].path.to_str(), code[0].inode), (Some("/opt/my app"), 1234));
         assert_eq!(code[0].address(0x1010), Some(0x55d0_c8a0_1010));
         assert_eq!((code[0].address(0xfff), code[0].address(0x2000)), (None, None));
+        assert_eq!(code[0].in_file(0x55d0_c8a0_1010), Some(0x1010));
+        let outside = [0x55d0_c8a0_0fff, 0x55d0_c8a0_2000].map(|at| code[0].in_file(at));
+        assert_eq!(outside, [None, None]);
     }
 
     #[test]

@@ -9,15 +9,12 @@
 //! is there, and nothing else is done.
 
 use crate::breakpoints::{Memory, Unfit, unfit};
-use crate::modules::{Code, parse_code};
+use crate::modules::{Modules, parse_code};
 use crate::proc::{Proc, parse_schedstat, read_all};
 use evenly_model::{Nanos, Pid, Tid};
-use evenly_spins::{Handed, Module, Place, Places, Spin, Taking};
+use evenly_spins::{Handed, Place, Places, Spin, Taking};
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +31,6 @@ const WANTS: f64 = 0.5;
 const CROWDED: f64 = 0.1;
 /// How the table is called among what a process has mapped.
 const TABLE: &[u8] = b"/memfd:evenly-handover";
-/// A module that is larger is not looked at.
-const LARGEST: u64 = 512 << 20;
 /// Of so many threads times are read.
 const MOST_THREADS: usize = 1_024;
 
@@ -86,7 +81,7 @@ pub struct HandOver<P> {
     places: P,
     /// CPUs that the program may use, of which a quota may give it parts.
     cpus: f64,
-    modules: HashMap<(u64, PathBuf), Arc<Module>>,
+    modules: Modules,
     /// By process and space: places, their addresses, and how the instructions there begin.
     known: BTreeMap<(Pid, u32), Vec<Known>>,
     times: HashMap<Tid, (Nanos, Nanos)>,
@@ -111,7 +106,7 @@ impl<P: Places> HandOver<P> {
             proc,
             places,
             cpus,
-            modules: HashMap::new(),
+            modules: Modules::default(),
             known: BTreeMap::new(),
             times: HashMap::new(),
             seen_at: now,
@@ -156,7 +151,7 @@ impl<P: Places> HandOver<P> {
         if self.ended {
             return false;
         }
-        let files = self.modules.len();
+        let files = self.modules.count();
         let taking = self.places.taking();
         self.known.retain(|known, _| taking.iter().any(|t| t.key() == *known));
         if self.is_needed(&taking, now) {
@@ -179,7 +174,7 @@ impl<P: Places> HandOver<P> {
         if again {
             self.looked_at = now;
         }
-        self.modules.len() > files
+        self.modules.count() > files
     }
 
     /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
@@ -281,7 +276,7 @@ impl<P: Places> HandOver<P> {
     ) {
         // What it was before is no longer of interest.
         self.refused = None;
-        for (at, file, Spin { offset, bytes }) in spins {
+        for (at, file, Spin { offset, bytes, .. }) in spins {
             let Some(place) = self.places.place(process.space, at, bytes[0]) else {
                 self.refused = Some(Refused::Full);
                 continue;
@@ -308,31 +303,19 @@ impl<P: Places> HandOver<P> {
         }
         let mut all = Vec::new();
         for code in parse_code(&maps) {
-            if is_of_system(&code) {
+            if code.is_of_system() {
                 continue;
             }
-            let module = self.module(pid, &code);
+            let module = self.modules.of(&self.proc, pid, &code);
             if module.is_go {
                 self.refused = Some(Refused::Go(pid));
                 return Vec::new();
             }
             let path: Arc<Path> = code.path.as_path().into();
-            let at = |&spin: &Spin| Some((code.address(spin.offset)?, path.clone(), spin));
+            let at = |spin: &Spin| Some((code.address(spin.offset)?, path.clone(), spin.clone()));
             all.extend(module.spins.iter().filter_map(at));
         }
         all
-    }
-
-    fn module(&mut self, pid: Pid, code: &Code) -> Arc<Module> {
-        let key = (code.inode, code.path.clone());
-        let proc = &self.proc;
-        let found = self.modules.entry(key).or_insert_with(|| {
-            let path = code.path.strip_prefix("/").unwrap_or(&code.path);
-            let file = proc.process_file(pid, "root").join(path);
-            // What is no module, or cannot be read, has no place at which it is known that threads wait.
-            Arc::new(read_module(&file, code.inode).unwrap_or_default())
-        });
-        found.clone()
     }
 }
 
@@ -352,23 +335,6 @@ fn clear(memory: &Memory, places: &[Known]) {
         // Code that was unmapped has no breakpoint.
         let _ = memory.clear_breakpoint(*at, *instruction);
     }
-}
-
-fn read_module(path: &Path, inode: u64) -> Option<Module> {
-    let mut file = File::open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    if metadata.ino() != inode || !metadata.is_file() || metadata.len() > LARGEST {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.by_ref().take(LARGEST).read_to_end(&mut bytes).ok()?;
-    Module::of(&bytes).ok()
-}
-
-/// The loader, whose code runs while all signals are blocked; and evenly's own libraries.
-fn is_of_system(code: &Code) -> bool {
-    let name = code.path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
-    ["ld-", "ld.so", "handover-", "waiting-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

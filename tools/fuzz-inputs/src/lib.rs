@@ -617,6 +617,7 @@ pub fn module(bytes: &[u8]) {
     let is_place = |s: &evenly_spins::Spin| {
         let is_there = bytes.get(s.offset as usize..s.offset as usize + 2) == Some(&s.bytes);
         is_there
+            && found.spin_at(s.offset).is_some()
             && matches!(
                 s.bytes,
                 [0xf3, 0x90] | [0x70..=0x7f | 0xe9 | 0xeb, _] | [0x0f, 0x80..=0x8f]

@@ -29,3 +29,10 @@ pub(crate) fn functions(bytes: &[u8]) -> Vec<(String, Range<u64>)> {
         })
         .collect()
 }
+
+/// Where a function waits.
+pub(crate) fn spins(code: &[u8]) -> Vec<usize> {
+    let all = evenly_spins::waits(code);
+    assert!(all.iter().all(|wait| wait.turn.contains(&wait.at) && wait.turn.end <= code.len()));
+    all.iter().map(|wait| wait.at).collect()
+}
