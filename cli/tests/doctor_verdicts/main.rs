@@ -15,6 +15,7 @@ mod programs;
 use common::diagnosis::{diagnose, kinds, limited};
 use common::{State, mpi, workload};
 use evenly_linux::affinity;
+use evenly_linux::samples::Samples;
 use evenly_model::Tid;
 use evenly_testing::groups::Group;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -41,6 +42,12 @@ fn check(p: &Program) -> Result<Completion, Failed> {
     // Programs are restricted to CPU 0 of two.
     if !affinity::get(Tid(0)).is_ok_and(|cpus| cpus.to_string() == "0-1") {
         evenly_testing::skip("exactly-two-cpus", "not exactly the CPUs 0 and 1");
+        return Ok(Completion::ignored());
+    }
+    if p.shown_by_samples
+        && let Err(e) = Samples::new()
+    {
+        evenly_testing::skip("perf-events", e);
         return Ok(Completion::ignored());
     }
     let Some(started) = Started::new(p) else { return Ok(Completion::ignored()) };

@@ -22,6 +22,8 @@ pub(crate) struct Program {
     pub(crate) pasted: bool,
     /// Whether idle CPUs show the cause: programs that take these CPUs hide it.
     pub(crate) shown_by_idle_cpus: bool,
+    /// Whether samples show the cause.
+    pub(crate) shown_by_samples: bool,
 }
 
 fn program(name: &str, finding: Option<&'static str>, command: &'static str) -> Program {
@@ -35,6 +37,7 @@ fn program(name: &str, finding: Option<&'static str>, command: &'static str) -> 
         is_script: false,
         pasted: false,
         shown_by_idle_cpus: false,
+        shown_by_samples: false,
     }
 }
 
@@ -71,6 +74,10 @@ impl Program {
 
     fn shown_by_idle_cpus(self) -> Self {
         Self { shown_by_idle_cpus: true, ..self }
+    }
+
+    fn shown_by_samples(self) -> Self {
+        Self { shown_by_samples: true, ..self }
     }
 }
 
@@ -122,6 +129,12 @@ fn with_findings() -> Vec<Program> {
             "spinning",
             "@spmd --threads 4 --barrier yield --imbalance 0.4,1,1,1.6 --phases 40 --iters 8000000",
         ),
+        found(
+            "three_threads_at_spinning_barriers_of_their_own",
+            "spinning",
+            "@spmd --threads 3 --barrier spin --phases 300 --iters 300000",
+        )
+        .shown_by_samples(),
         found(
             "openmp_with_active_waiting",
             "spinning",

@@ -186,6 +186,19 @@ pub struct Other {
     pub cpu: CpuId,
 }
 
+/// A loop in which threads wait by spinning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SpinUse {
+    /// Its function, with the line where the file of its code says; else that file.
+    pub place: String,
+    /// The ids of the threads that were seen there.
+    pub threads: Vec<i32>,
+    /// CPU time of these threads in it, in seconds.
+    pub cpu_s: f64,
+    /// The same as a share of all their CPU time, from 0 to 1.
+    pub share: f64,
+}
+
 /// What a NUMA node has, and how full it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeUse {
@@ -223,6 +236,8 @@ pub struct Evidence {
     pub environment: BTreeMap<String, String>,
     /// Libraries that are loaded.
     pub runtimes: BTreeSet<Runtime>,
+    /// Loops in which threads spin, those that took most first; empty where that is not known.
+    pub spins: Vec<SpinUse>,
     /// Other processes, those that used most first.
     pub others: Vec<Other>,
     /// NUMA nodes, where there are several and pages were counted.
@@ -289,6 +304,7 @@ impl Evidence {
             t.stay.spun_s = None;
         }
         self.for_whom = None;
+        self.spins.clear();
         self.gaps.push(format!("which threads spin while waiting: {why}"));
     }
 
@@ -333,6 +349,9 @@ impl Evidence {
             .iter()
             .flat_map(|q| [q.cpus, q.times as f64, q.held_s].map(|n| ("a number of the quota", n)));
         let others = self.others.iter().map(|o| ("the CPU time of another process", o.cpu_s));
+        let spins = self.spins.iter().flat_map(|s| {
+            [s.cpu_s, s.share].map(|n| ("a number of a loop in which threads spin", n))
+        });
         let nodes = self.nodes.iter().map(|n| ("the pages of a NUMA node", n.pages as f64));
         let phase = self.phase.iter().map(|p| ("the length of a phase", p.0));
         [("seconds", self.seconds)]
@@ -340,6 +359,7 @@ impl Evidence {
             .chain(threads)
             .chain(cpus)
             .chain(quota)
+            .chain(spins)
             .chain(others)
             .chain(nodes)
             .chain(phase)

@@ -38,7 +38,7 @@ pub enum CountersError {
     NoUnit,
     /// The machine's setting forbids it.
     #[error(
-        "counting instructions is not permitted: kernel.perf_event_paranoid is {found}, needed is 2 \
+        "perf events are not permitted: kernel.perf_event_paranoid is {found}, needed is 2 \
          or less (sudo sysctl kernel.perf_event_paranoid=2), or CAP_PERFMON (sudo evenly)"
     )]
     Paranoid {
@@ -52,13 +52,24 @@ pub enum CountersError {
          seccomp=unconfined, or a profile that allows perf_event_open)"
     )]
     Forbidden(i32),
+    /// Too few samples are permitted.
+    #[error(
+        "kernel.perf_event_max_sample_rate is {rate}, needed is {least} or more (the kernel lowers it \
+         where samples take it too long)"
+    )]
+    Rate {
+        /// Samples a second.
+        rate: u32,
+        /// How many are needed.
+        least: u32,
+    },
     /// Another error of the system.
     #[error("perf_event_open fails: {0}")]
     System(String),
 }
 
 impl CountersError {
-    fn new(e: &io::Error) -> Self {
+    pub(crate) fn new(e: &io::Error) -> Self {
         match e.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS) => {
                 Self::NoUnit

@@ -15,15 +15,17 @@
 
 use crate::affinity;
 use crate::clock::{self, ticks_per_second};
+use crate::counters::CountersError;
 use crate::limits::{Limits, Quota, QuotaSource};
 use crate::memory::parse_numa_maps;
 use crate::pace::Pace;
 use crate::proc::{
     CpuTicks, Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
+use crate::spinning::Spinning;
 use crate::wait_reports::{ReadWaitReports, WaitReports};
 use evenly_engine::WaitReport;
-use evenly_evidence::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
+use evenly_evidence::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, SpinUse, ThreadUse};
 use evenly_model::efficiency::Stay;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -53,6 +55,12 @@ const VARIABLES: [&str; 11] = [
 const OTHERS: usize = 64;
 /// A CPU for which more than this part of the time was not counted has lost ticks.
 const MISSING: f64 = 0.1;
+/// A thread that computes for less than this part of the time is not looked at for where it spins.
+const COMPUTES: f64 = 0.1;
+/// Threads that spin for less than this part of their CPU time do not wait in loops of their own.
+const SPINS: f64 = 0.05;
+/// A thread that sleeps for less than this part of the time may spin while it waits.
+const SLEEPS: f64 = 0.02;
 /// Libraries and variables are looked at in so many processes.
 const LOOKED_INTO: usize = 8;
 
@@ -115,7 +123,6 @@ struct Stranger {
 }
 
 /// Watches one program from outside, and keeps what a diagnosis needs.
-#[derive(Debug)]
 pub struct Witness {
     proc: Proc,
     limits: Limits,
@@ -144,6 +151,8 @@ pub struct Witness {
     processes: Vec<Pid>,
     wait_reports: Option<WaitReports>,
     pace: Option<Pace>,
+    /// Or why it is not known. None for one that takes little.
+    spinning: Option<Result<Spinning, CountersError>>,
     effort: Effort,
 }
 
@@ -192,6 +201,7 @@ impl Witness {
             processes: Vec::new(),
             wait_reports: None,
             pace,
+            spinning: effort.inside.map(|_| Spinning::new()),
             effort,
         }
     }
@@ -223,6 +233,13 @@ impl Witness {
             for tid in self.proc.threads(pid) {
                 self.look_at_thread(pid, tid, since);
             }
+        }
+        if let Some(Ok(spinning)) = &mut self.spinning {
+            let (threads, now) = (&self.threads, self.now);
+            let is_there = |id: &ThreadId| {
+                threads.get(&(id.tid, id.start)).is_some_and(|track| track.seen == now)
+            };
+            spinning.keep(&self.processes, is_there);
         }
         self.look_at_quota();
         self.looks += 1;
@@ -364,6 +381,11 @@ impl Witness {
             let spins = track.wait_report.book(elapsed, elapsed - ran - waited);
             track.spun += ran.scale(spins);
         }
+        if let Some(Ok(spinning)) = &mut self.spinning
+            && ran > since.scale(COMPUTES)
+        {
+            spinning.look(&self.proc, pid, ThreadId { tid, start: stat.start });
+        }
         (track.last, track.seen) = (counts, now);
         track.name = stat.name();
         let list = status_field(&status, "Cpus_allowed_list");
@@ -445,9 +467,7 @@ impl Witness {
     pub fn evidence(&self, command: Vec<String>, runs_on: bool) -> Evidence {
         let seconds = (self.now - self.began).as_secs_f64();
         let tick = 1.0 / ticks_per_second() as f64;
-        let mut threads: Vec<ThreadUse> =
-            self.threads.iter().map(|((tid, _), t)| t.usage(*tid, tick)).collect();
-        threads.sort_by_key(|t| (t.pid, t.tid));
+        let (threads, spins) = self.uses(tick);
         let mut cpus: BTreeMap<CpuId, CpuUse> = BTreeMap::new();
         let paces = self.pace.as_ref().map(Pace::known).unwrap_or_default();
         for (id, ticks) in &self.ticks {
@@ -499,7 +519,7 @@ impl Witness {
             cpus: cpus.clone(),
             pages: self.pages.get(node).copied().unwrap_or(0),
         });
-        Evidence {
+        let mut evidence = Evidence {
             command,
             pid: runs_on.then_some(self.root.0),
             seconds,
@@ -509,11 +529,47 @@ impl Witness {
             quota,
             environment: self.environment.clone(),
             runtimes: self.runtimes.clone(),
+            spins,
             others,
             nodes: if self.nodes.len() > 1 { nodes.collect() } else { Vec::new() },
             phase: self.phase(),
             ..Evidence::default()
+        };
+        if let Some(Err(why)) = &self.spinning {
+            let hardly_sleeps = |t: &&ThreadUse| t.stay.blocked_s < SLEEPS * t.stay.present_s;
+            if evidence.compute().into_iter().filter(hardly_sleeps).count() > 1 {
+                evidence.gaps.push(format!("in which loops threads spin: {why}"));
+            }
         }
+        evidence
+    }
+
+    /// What threads used, and where they spun.
+    fn uses(&self, tick: f64) -> (Vec<ThreadUse>, Vec<SpinUse>) {
+        let mut all: HashMap<ThreadId, ThreadUse> = self
+            .threads
+            .iter()
+            .map(|(&(tid, start), t)| (ThreadId { tid, start }, t.usage(tid, tick)))
+            .collect();
+        let mut spins = Vec::new();
+        if let Some(Ok(spinning)) = &self.spinning {
+            let places = spinning.places();
+            let parts: Vec<(ThreadId, f64)> =
+                all.keys().filter_map(|&id| Some((id, places.part(id)?))).collect();
+            // What is known of one is known of all: the others work.
+            if parts.iter().any(|(_, part)| *part >= SPINS) {
+                for (id, part) in parts {
+                    let Some(t) = all.get_mut(&id) else { continue };
+                    // The same loops may have been reported as waiting.
+                    let seen = part * t.stay.ran_s;
+                    t.stay.spun_s = Some(t.stay.spun_s.map_or(seen, |spun| spun.max(seen)));
+                }
+                spins = spinning.uses(&places, |id| all.get(&id).map_or(0.0, |t| t.stay.ran_s));
+            }
+        }
+        let mut threads: Vec<ThreadUse> = all.into_values().collect();
+        threads.sort_by_key(|t| (t.pid, t.tid));
+        (threads, spins)
     }
 }
 

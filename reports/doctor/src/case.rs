@@ -14,6 +14,8 @@ use evenly_theory::{Shape, Speeds, locked_time, static_time};
 pub(crate) const LEAST: f64 = 0.05;
 /// A smaller gain is not worth an attempt.
 pub(crate) const LEAST_GAIN: f64 = 1.02;
+/// Threads that sleep for less than this share of their time show no waiting.
+pub(crate) const ASLEEP: f64 = 0.02;
 /// Phases that are longer have several balancing periods, in seconds.
 const SHORT_PHASE: f64 = 0.07;
 /// A CPU with a smaller share of the fastest one's speed is slow.
@@ -25,6 +27,18 @@ const MOSTLY_BUSY: f64 = 0.5;
 /// A call of sched_yield(2) that hands the CPU over takes less than this, in seconds: 0.6 to 1.8 us were
 /// measured, including what a rank of Open MPI does between two calls.
 const HANDING_OVER: f64 = 5e-6;
+
+/// A part as percent with one decimal, such as 12.3 %.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.0} %", 100.0 * part)
+}
+
+/// The first three names, and the number of the others.
+pub(crate) fn few(names: impl Iterator<Item = String>) -> String {
+    let all: Vec<String> = names.collect();
+    let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    if all.len() > 3 { format!("{shown} and {} more", all.len() - 3) } else { shown }
+}
 
 /// The evidence, with what several rules compute from it.
 pub(crate) struct Case<'a> {

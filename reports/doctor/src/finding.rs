@@ -57,3 +57,20 @@ pub struct Finding {
     /// The CPUs that are concerned.
     pub cpus: CpuSet,
 }
+
+impl Finding {
+    /// With a measured cost, and without a remedy.
+    pub(crate) fn new(kind: Kind, cost: f64, sentence: String) -> Self {
+        Self {
+            kind,
+            sentence,
+            cost: Some(cost.clamp(0.0, 1.0)),
+            at_most: false,
+            evidence: Vec::new(),
+            remedy: String::new(),
+            paste: None,
+            threads: Vec::new(),
+            cpus: CpuSet::new(),
+        }
+    }
+}

@@ -20,6 +20,7 @@ mod paste;
 mod prospect;
 mod rules;
 mod settings;
+mod spinning;
 mod text;
 
 pub use diagnosis::{Diagnosis, Prospect, SCHEMA};

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a gain is an upper bound.
 
-use crate::case::{Case, LEAST, LEAST_GAIN};
-use crate::rules::{ASLEEP, heavy, idle_beside_waiting, perhaps_slow};
+use crate::case::{ASLEEP, Case, LEAST, LEAST_GAIN};
+use crate::rules::{heavy, idle_beside_waiting, perhaps_slow};
 use crate::settings::binding;
 use crate::{Finding, Kind, Prospect};
 use evenly_evidence::ThreadUse;
@@ -77,6 +77,19 @@ impl Case<'_> {
         if has(Kind::BlockedIo) && self.waits() < LEAST {
             return none("its threads wait for a disk, not for CPUs");
         }
+        // No thread ends before its own work is done, and not all end before the CPUs have done all work.
+        let most = self.threads.iter().map(|t| t.computed_s()).fold(0.0, f64::max);
+        let least = most.max(self.sum(ThreadUse::computed_s) / m as f64);
+        if has(Kind::Spinning) && self.spin_is_known() && n > m {
+            let gain = (self.time / least.max(1e-9)).max(1.0);
+            return Prospect {
+                gain_at_most: Some(gain),
+                reason: format!(
+                    "at most {gain:.2} times as fast, if no thread spins on a CPU that another one needs: \
+                     under evenly run they hand it over"
+                ),
+            };
+        }
         let (speeds, unequal) = self.speeds();
         let (few, count) = (n as u32, u32::try_from(m).unwrap_or(u32::MAX));
         let bound = match &speeds {
@@ -87,9 +100,6 @@ impl Case<'_> {
             if n <= m {
                 return none("each thread has a CPU, and moving them does not divide the work");
             }
-            // No thread ends before its own work is done, and not all end before the CPUs have done all work.
-            let most = self.threads.iter().map(|t| t.computed_s()).fold(0.0, f64::max);
-            let least = most.max(self.sum(ThreadUse::computed_s) / m as f64);
             let gain = (self.time / least.max(1e-9)).min(bound.max(1.0) * 2.0).max(1.0);
             return Prospect {
                 gain_at_most: Some(gain),

@@ -3,9 +3,10 @@
 //! Invariant: a rule reports a finding only where its cause was observed to cost something, and its sentence
 //! states only what was observed.
 
-use crate::case::{Case, LEAST, SLOW, of_known, of_others};
+use crate::case::{ASLEEP, Case, LEAST, SLOW, few, of_known, of_others, percent};
 use crate::paste::{pattern, renice};
-use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning, threads_wanted};
+use crate::settings::{OPEN_MPI_YIELDS, binding, threads_wanted};
+use crate::spinning::spinning;
 use crate::{Finding, Kind};
 use evenly_evidence::{Runtime, ThreadUse};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted, shell_quoted};
@@ -23,20 +24,6 @@ const LEAST_PAGES: u64 = 4_096;
 const MPI_BINDS: &str = " (mpirun --bind-to none, where it is mpirun that binds)";
 /// Polling is a cause if it takes more than this share of the program's CPU time.
 const POLLS: f64 = 0.1;
-/// Threads that sleep for less than this share of their time show no waiting.
-pub(crate) const ASLEEP: f64 = 0.02;
-
-/// A part as percent with one decimal, such as 12.3 %.
-fn percent(part: f64) -> String {
-    format!("{:.0} %", 100.0 * part)
-}
-
-/// The first three names, and the number of the others.
-fn few(names: impl Iterator<Item = String>) -> String {
-    let all: Vec<String> = names.collect();
-    let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-    if all.len() > 3 { format!("{shown} and {} more", all.len() - 3) } else { shown }
-}
 
 impl Case<'_> {
     /// Which of these threads waited longest for a CPU, and on which one.
@@ -46,20 +33,6 @@ impl Case<'_> {
         let part = t.stay.waited_s / t.stay.present_s.max(1e-9);
         (part >= LEAST)
             .then(|| format!("{} waited longest: {} of its time", t.placed(), percent(part)))
-    }
-
-    fn found(&self, kind: Kind, cost: f64, sentence: String) -> Finding {
-        Finding {
-            kind,
-            sentence,
-            cost: Some(cost.clamp(0.0, 1.0)),
-            at_most: false,
-            evidence: Vec::new(),
-            remedy: String::new(),
-            paste: None,
-            threads: Vec::new(),
-            cpus: CpuSet::new(),
-        }
     }
 
     fn waiting(&self) -> String {
@@ -119,7 +92,7 @@ fn quota(c: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let (n, quota) = (c.n(), q.cpus);
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::Quota,
         cost,
         format!(
@@ -159,7 +132,7 @@ fn narrow_mask(c: &Case<'_>) -> Option<Finding> {
         Some(setting) => format!("the setting {setting} lets them"),
         None => String::from("the affinity mask that the program was started with lets them"),
     };
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::NarrowMask,
         cost,
         format!(
@@ -221,7 +194,7 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
     let names = few(pinned.iter().map(|t| t.label()));
     let bound = binding(&c.e.environment).filter(|_| c.open_mp());
     let by = bound.as_ref().map_or_else(String::new, |setting| format!(" by {setting}"));
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::PinnedTogether,
         c.part(waited),
         format!(
@@ -285,7 +258,7 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     let verb = if named.len() == 1 { "uses" } else { "use" };
     let one = most >= 0.8 * all;
     let place = if one { format!("CPU {cpu}") } else { c.usable.in_words() };
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::Neighbour,
         cost,
         format!("{who} {verb} {place}, and threads of the program wait there."),
@@ -321,7 +294,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
     let part = stolen / (c.m() as f64 * c.e.seconds).max(1e-9);
     if part >= LEAST {
         let u = c.used().max_by(|a, b| a.stolen_s.total_cmp(&b.stolen_s))?;
-        let mut f = c.found(
+        let mut f = Finding::new(
             Kind::SlowCpu,
             part,
             format!(
@@ -349,7 +322,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
     let cost = 1.0 - least / mean;
     let on: Vec<&&ThreadUse> =
         c.threads.iter().filter(|t| t.cpu.is_some_and(|at| slow.contains(at))).collect();
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::SlowCpu,
         cost,
         format!(
@@ -440,7 +413,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
     let median = rest.get(rest.len() / 2).copied().unwrap_or(0.0);
     let alone =
         if heavy.tid == heavy.pid { ", or computes alone between parallel parts" } else { "" };
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::UnevenWork,
         cost,
         format!(
@@ -498,7 +471,7 @@ fn uneven_division(c: &Case<'_>) -> Option<Finding> {
         1 => String::from("those that share a CPU are late, and the others"),
         _ => format!("where {full} share a CPU they are late, and where {rest} do they"),
     };
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::UnevenDivision,
         idle,
         format!(
@@ -511,97 +484,6 @@ fn uneven_division(c: &Case<'_>) -> Option<Finding> {
     f.threads = c.threads.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
     Some(f)
-}
-
-fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
-    if c.n() <= c.m() || c.waits() < LEAST {
-        return None;
-    }
-    let settings = if c.open_mp() { endless_spinning(&c.e.environment) } else { Vec::new() };
-    let (who, cost, at_most, seen): (Vec<&&ThreadUse>, f64, bool, String) = if let Some(lost) =
-        c.lost_s()
-    {
-        let spun = c.sum(|t| t.stay.spun_s.unwrap_or(0.0));
-        let who = c.threads.iter().filter(|t| t.stay.spun_s > Some(0.0)).collect();
-        let mut seen = format!("they spun for {spun:.2} s of CPU time (by the probe)");
-        if c.yields() {
-            seen.push_str(&format!("; they yield meanwhile, for {lost:.2} s of it in vain"));
-        }
-        (who, c.part(lost), false, seen)
-    } else {
-        let who: Vec<&&ThreadUse> = c.threads.iter().filter(|t| t.yields()).collect();
-        let system: f64 = who.iter().map(|t| t.stay.ran_s.min(t.system_s)).sum();
-        let most = who.iter().map(|t| t.losses()).fold(0.0, f64::max);
-        let seen = format!(
-            "they gave up their CPU up to {most:.0} times for a second of CPU time, without going to \
-             sleep; {system:.2} s of CPU time went into it at least"
-        );
-        (who, c.part(system), false, seen)
-    };
-    // Spinning without yielding looks like computing: only a setting that asks for it can be known.
-    let little = who.is_empty() || (c.spin_is_known() && cost < LEAST);
-    let by_setting = little && !settings.is_empty() && c.sleeps() < ASLEEP;
-    if little && !by_setting {
-        return None;
-    }
-    let (who, cost, at_most, seen) = if by_setting {
-        let seen = format!("they never sleep, and {} of their time they wait", percent(c.waits()));
-        (c.threads.iter().collect(), c.waits(), true, seen)
-    } else {
-        (who, cost, at_most, seen)
-    };
-    let list: Vec<String> = settings.iter().map(Spinning::assignment).collect();
-    let because = if list.is_empty() { String::new() } else { format!(" ({})", list.join(", ")) };
-    let mut f = c.found(
-        Kind::Spinning,
-        cost,
-        format!(
-            "{} spin while they wait{because}, on CPUs that the threads need for which they wait: \
-             there are {} on {}.",
-            few(who.iter().map(|t| t.placed())),
-            counted(c.n(), "thread"),
-            counted(c.m(), "CPU"),
-        ),
-    );
-    f.at_most = at_most;
-    if !c.spin_is_known() && !by_setting {
-        // The system calls are a small part of the cost.
-        f.cost = None;
-    }
-    f.evidence = vec![seen];
-    f.evidence.extend(c.e.for_whom.clone());
-    f.remedy = String::from("let them sleep, or start no more threads than there are CPUs");
-    if let Some(left) = with_a_cpu_each(c) {
-        f.remedy.push_str(&left);
-    }
-    // These variables take precedence over OMP_WAIT_POLICY.
-    let stronger: Vec<&str> =
-        settings.iter().map(|s| s.name).filter(|name| *name != "OMP_WAIT_POLICY").collect();
-    f.paste = if !stronger.is_empty() {
-        c.line(&format!("env -u {} OMP_WAIT_POLICY=passive", stronger.join(" -u ")))
-    } else if !settings.is_empty() {
-        c.line("OMP_WAIT_POLICY=passive")
-    } else if c.open_mp() {
-        c.line(c.sleeping())
-    } else {
-        c.balance_work(uneven)
-    };
-    f.threads = who.iter().map(|t| t.tid).collect();
-    f.cpus = c.usable.clone();
-    Some(f)
-}
-
-/// How long it would take with a thread for each CPU, where it is known how long threads spun.
-fn with_a_cpu_each(c: &Case<'_>) -> Option<String> {
-    let (all, m) = (c.sum(ThreadUse::computed_s), c.m());
-    let least = all / m as f64;
-    let known = c.spin_is_known() && least < (1.0 - LEAST) * c.time;
-    known.then(|| {
-        format!(
-            " (they computed for {all:.2} s in all, {least:.2} s for each of {m} threads, in {:.2} s)",
-            c.time
-        )
-    })
 }
 
 fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {
@@ -618,7 +500,7 @@ fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     if lost.is_some_and(little) {
         return None;
     }
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::MpiOversubscribed,
         c.lost_s().map_or(c.waits(), |lost| c.part(lost)),
         format!(
@@ -651,7 +533,7 @@ fn too_many_threads(c: &Case<'_>) -> Option<Finding> {
     if !c.open_mp() || wanted <= m || c.n() <= m || c.waits() < LEAST {
         return None;
     }
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::TooManyThreads,
         c.waits(),
         format!(
@@ -680,7 +562,7 @@ fn too_few_threads(c: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let free: CpuSet = c.used().filter(|u| c.idle(u) >= 0.3).map(|u| u.id).collect();
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::TooFewThreads,
         (idle / m as f64).min(1.0 - n as f64 / m as f64),
         format!(
@@ -708,7 +590,7 @@ fn blocked_io(c: &Case<'_>) -> Option<Finding> {
     let all: f64 = who.iter().map(|t| t.disk_s).sum();
     let of: f64 = who.iter().map(|t| t.stay.present_s).sum();
     let where_ = worst.file.as_ref().map_or_else(String::new, |f| format!(" (mostly {f})"));
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::BlockedIo,
         all / of.max(1e-9),
         format!(
@@ -763,7 +645,7 @@ fn remote_memory(c: &Case<'_>) -> Option<Finding> {
         [] => String::new(),
         all => format!(": {}", few(all.iter().map(|t| t.placed()))),
     };
-    let mut f = c.found(
+    let mut f = Finding::new(
         Kind::RemoteMemory,
         0.0,
         format!(

@@ -4,7 +4,7 @@
 mod rules;
 
 use super::*;
-use evenly_evidence::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
+use evenly_evidence::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, SpinUse, ThreadUse};
 use evenly_model::efficiency::Stay;
 use evenly_model::{CpuId, CpuSet};
 use std::collections::BTreeMap;
@@ -203,6 +203,11 @@ fn a_recording_has_threads_and_cpus() {
     assert_eq!(Evidence::of_run(&serde_json::json!({"schema": "evenly.top/1"})), None);
 }
 
+/// Three threads that spin there, by samples.
+fn spin(place: &str, cpu_s: f64, share: f64) -> SpinUse {
+    SpinUse { place: place.into(), threads: vec![101, 102, 103], cpu_s, share }
+}
+
 /// Evidence with a value in each field, so that none is lost on the way into a recording and out of it.
 fn full() -> Evidence {
     let mut e = three();
@@ -212,6 +217,7 @@ fn full() -> Evidence {
     e.quota = Some(QuotaUse { cpus: 1.5, times: 90, held_s: 5.0, lift: Some("echo".into()) });
     e.environment = env(&[("OMP_NUM_THREADS", "3"), ("OMP_WAIT_POLICY", "active")]);
     e.runtimes = [Runtime::Omp, Runtime::OpenMpi].into();
+    e.spins = vec![spin("barrier (app.c:12)", 2.0, 0.2)];
     e.others = vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.5, cpu: CpuId(1) }];
     e.nodes = vec![NodeUse { node: 0, cpus: cpus("0"), pages: 1 << 20 }];
     e.phase = Some((0.25, 40));
@@ -250,6 +256,9 @@ fn recorded_evidence_is_read_unchanged() {
     let mut bad = full().json();
     bad["nodes"][0]["pages"] = u64::MAX.into();
     assert!(Evidence::of_json(&bad).unwrap().unwrap_err().contains("NUMA node"));
+    let mut bad = full().json();
+    bad["spins"][0]["share"] = (-0.5).into();
+    assert!(Evidence::of_json(&bad).unwrap().unwrap_err().contains("threads spin"));
 }
 
 #[test]

@@ -562,6 +562,48 @@ fn spinning() {
     assert!(kinds(&e).is_empty());
 }
 
+/// Threads whose samples are in loops of the program itself.
+#[test]
+fn loops_in_which_threads_spin_are_named() {
+    let mut e = three();
+    e.threads.iter_mut().for_each(|t| t.stay.spun_s = Some(0.9 * t.stay.ran_s));
+    let ran_s: f64 = e.threads.iter().map(|t| t.stay.ran_s).sum();
+    // A loop that takes next to nothing is not worth a line.
+    e.spins = [("barrier (app.c:12)", 0.6), ("lock (app.c:40)", 0.3), ("once (app.c:7)", 0.001)]
+        .map(|(place, share)| spin(place, share * ran_s, share))
+        .into();
+    let (d, f) = of(&e);
+    assert_eq!(kinds(&e), [Kind::Spinning]);
+    assert_eq!(
+        f.sentence,
+        "3 threads spin in barrier (app.c:12) for 60 % of their CPU time, while those that they wait for \
+         have no CPU: there are 3 threads on 2 CPUs."
+    );
+    assert!(f.evidence[0].contains("(by samples)"), "{:?}", f.evidence);
+    assert_eq!(f.evidence[1], "3 threads spin in lock (app.c:40) for 30 % of their CPU time");
+    assert_eq!(f.evidence.len(), 2, "{:?}", f.evidence);
+    assert!(f.remedy.contains("hand over their CPU meanwhile, as evenly run does"), "{}", f.remedy);
+    // What is left is their work, a tenth of what they ran for.
+    let least = 0.1 * ran_s / 2.0;
+    let gain = d.prospect.gain_at_most.unwrap();
+    assert!((gain - 10.0 / least).abs() < 1e-6, "{gain}: {}", d.text());
+    assert!(
+        d.text().contains("if no thread spins on a CPU that another one needs"),
+        "{}",
+        d.text()
+    );
+    // A runtime that spins on its own has a setting for it.
+    e.runtimes.insert(Runtime::Gomp);
+    let f = of(&e).1;
+    assert!(f.sentence.contains("barrier (app.c:12)"), "{}", f.sentence);
+    assert!(f.remedy.starts_with("let them sleep"), "{}", f.remedy);
+    // Threads with a CPU each may spin.
+    let mut two = balanced();
+    two.threads.iter_mut().for_each(|t| t.stay.spun_s = Some(0.9 * t.stay.ran_s));
+    two.spins = vec![spin("barrier (app.c:12)", 16.0, 0.9)];
+    assert!(!kinds(&two).contains(&Kind::Spinning), "{:?}", kinds(&two));
+}
+
 #[test]
 fn ranks_and_threads_beyond_the_cpus() {
     let mut e =

@@ -1,0 +1,232 @@
+//! How long threads spin, and where: samples of them ([`Samples`]) in loops that are known to wait ([`evenly_spins`]).
+//!
+//! Invariants: what is not known to be a wait counts as work, so a thread may spin for longer than is said here, not for less.
+//! While threads run, it is only noted where they are: to look through their code can take a second.
+
+use crate::counters::CountersError;
+use crate::modules::{Code, open, parse_code, read};
+use crate::proc::{Proc, read_all};
+use crate::samples::Samples;
+use evenly_evidence::SpinUse;
+use evenly_model::{Pid, ThreadId};
+use evenly_spins::{Module, place};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::PathBuf;
+
+/// Fewer samples of a thread say nothing.
+const ENOUGH: u64 = 20;
+/// Loops whose names are looked up: to do so, all that the file says of its source may have to be read.
+const LOOKED_UP: usize = 8;
+/// Loops that are reported.
+const NAMED: usize = 3;
+/// So many files are held open.
+const FILES: usize = 64;
+
+/// Notes where threads are, again and again.
+pub struct Spinning {
+    samples: Samples,
+    code: HashMap<Pid, Vec<Code>>,
+    /// Those in which threads were; None for one that cannot be read. When their processes have ended, they may be out of
+    /// reach.
+    files: Vec<((u64, PathBuf), Option<File>)>,
+    threads: HashMap<ThreadId, Seen>,
+}
+
+/// How often a thread was seen, and where in which file.
+#[derive(Debug, Default)]
+struct Seen {
+    all: u64,
+    at: HashMap<(usize, u64), u64>,
+}
+
+/// The number of a file, and where in it a loop is.
+type Loop = (usize, u64);
+
+/// In which loops threads were seen.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// How often each thread was seen anywhere; those that were seen often enough.
+    threads: HashMap<ThreadId, u64>,
+    loops: HashMap<Loop, HashMap<ThreadId, u64>>,
+}
+
+impl Spinning {
+    /// For threads from now on.
+    ///
+    /// # Errors
+    /// [`CountersError`] where the machine does not permit it.
+    pub fn new() -> Result<Self, CountersError> {
+        Ok(Self {
+            samples: Samples::new()?,
+            code: HashMap::new(),
+            files: Vec::new(),
+            threads: HashMap::new(),
+        })
+    }
+
+    /// Notes where a thread of a process was since the last look.
+    pub fn look(&mut self, proc: &Proc, pid: Pid, id: ThreadId) {
+        let mut taken = Vec::new();
+        self.samples.take(id, |at| taken.push(at));
+        if taken.is_empty() {
+            return;
+        }
+        // A program loads libraries as it runs, and JITs have code of their own.
+        let is_known = |code: &[Code], at: u64| code.iter().any(|c| c.in_file(at).is_some());
+        let code = self.code.entry(pid).or_default();
+        if !taken.iter().all(|&at| is_known(code, at)) {
+            *code =
+                read_all(&proc.process_file(pid, "maps")).map_or(Vec::new(), |m| parse_code(&m));
+        }
+        let seen = self.threads.entry(id).or_default();
+        for at in taken {
+            seen.all += 1;
+            let Some((code, offset)) = code.iter().find_map(|c| Some((c, c.in_file(at)?))) else {
+                continue;
+            };
+            let is_it = |((inode, path), _): &((u64, PathBuf), Option<File>)| {
+                (*inode, path) == (code.inode, &code.path)
+            };
+            let file = match self.files.iter().position(is_it) {
+                Some(known) => known,
+                None if self.files.len() == FILES => continue,
+                None => {
+                    self.files.push(((code.inode, code.path.clone()), open(proc, pid, code)));
+                    self.files.len() - 1
+                }
+            };
+            *seen.at.entry((file, offset)).or_default() += 1;
+        }
+    }
+
+    /// Forgets processes and threads that have ended, but for what is known of them.
+    pub fn keep(&mut self, processes: &[Pid], is_there: impl Fn(&ThreadId) -> bool) {
+        self.samples.keep(is_there);
+        self.code.retain(|pid, _| processes.contains(pid));
+    }
+
+    /// Looks through the code in which threads were.
+    #[must_use]
+    pub fn places(&self) -> Places {
+        let modules: Vec<Module> = self
+            .files
+            .iter()
+            .map(|(_, file)| file.as_ref().and_then(read))
+            .map(|bytes| bytes.and_then(|bytes| Module::of(&bytes).ok()).unwrap_or_default())
+            .collect();
+        let mut places = Places::default();
+        for (&id, seen) in self.threads.iter().filter(|(_, seen)| seen.all >= ENOUGH) {
+            places.threads.insert(id, seen.all);
+            for (&(file, offset), &times) in &seen.at {
+                if let Some(spin) = modules[file].spin_at(offset) {
+                    let there = places.loops.entry((file, spin.offset)).or_default();
+                    *there.entry(id).or_default() += times;
+                }
+            }
+        }
+        places
+    }
+
+    /// The loops, those first in which most CPU time went. `ran_s` is that of a thread, in seconds.
+    #[must_use]
+    pub fn uses(&self, places: &Places, ran_s: impl Fn(ThreadId) -> f64) -> Vec<SpinUse> {
+        places.uses(ran_s, |&(file, offset)| {
+            let ((_, path), file) = &self.files[file];
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let bytes = file.as_ref().and_then(read).unwrap_or_default();
+            place(&bytes, offset, &name).unwrap_or_else(|| name.into_owned())
+        })
+    }
+}
+
+impl Places {
+    /// The part of its CPU time in which a thread spun; None where too little is known.
+    #[must_use]
+    pub fn part(&self, id: ThreadId) -> Option<f64> {
+        let all = *self.threads.get(&id)?;
+        let waiting: u64 = self.loops.values().filter_map(|there| there.get(&id)).sum();
+        Some(waiting as f64 / all as f64)
+    }
+
+    /// Loops of one name are one: a compiler makes several of what is one in the source.
+    fn uses(
+        &self,
+        ran_s: impl Fn(ThreadId) -> f64,
+        name: impl Fn(&Loop) -> String,
+    ) -> Vec<SpinUse> {
+        let in_loop = |there: &HashMap<ThreadId, u64>| -> BTreeMap<ThreadId, f64> {
+            let part = |(&id, &n): (&ThreadId, &u64)| {
+                Some((id, ran_s(id) * n as f64 / *self.threads.get(&id)? as f64))
+            };
+            there.iter().filter_map(part).collect()
+        };
+        let mut loops: Vec<_> = self.loops.iter().map(|(at, there)| (at, in_loop(there))).collect();
+        let total = |there: &BTreeMap<ThreadId, f64>| there.values().sum::<f64>();
+        loops.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)).then(a.0.cmp(b.0)));
+        let mut places: BTreeMap<String, BTreeMap<ThreadId, f64>> = BTreeMap::new();
+        for (at, there) in loops.iter().filter(|(_, there)| total(there) > 0.0).take(LOOKED_UP) {
+            let place = places.entry(name(at)).or_default();
+            for (&id, cpu_s) in there {
+                *place.entry(id).or_default() += cpu_s;
+            }
+        }
+        let mut uses: Vec<SpinUse> = places
+            .into_iter()
+            .map(|(place, there)| {
+                let (cpu_s, all_s) =
+                    (total(&there), there.keys().map(|&id| ran_s(id)).sum::<f64>());
+                let threads = there.keys().map(|id| id.tid.0).collect();
+                SpinUse { place, threads, cpu_s, share: cpu_s / all_s }
+            })
+            .collect();
+        uses.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
+        uses.truncate(NAMED);
+        uses
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use evenly_model::Tid;
+
+    const A: ThreadId = ThreadId { tid: Tid(7), start: 1 };
+    const B: ThreadId = ThreadId { tid: Tid(5), start: 1 };
+
+    fn seen(places: &mut Places, id: ThreadId, times: u64, wait: Option<u64>) {
+        *places.threads.entry(id).or_default() += times;
+        if let Some(at) = wait {
+            *places.loops.entry((0, at)).or_default().entry(id).or_default() += times;
+        }
+    }
+
+    #[test]
+    fn time_goes_by_what_part_of_the_samples_was_there() {
+        let mut places = Places::default();
+        seen(&mut places, A, 30, None);
+        seen(&mut places, A, 70, Some(16));
+        seen(&mut places, B, 25, Some(16));
+        seen(&mut places, B, 75, Some(64));
+        assert_eq!((places.part(A), places.part(B)), (Some(0.7), Some(1.0)));
+        let uses = places.uses(|id| if id == A { 10.0 } else { 2.0 }, |(_, at)| format!("f{at}"));
+        let said = |u: &SpinUse| (u.place.clone(), u.threads.clone(), u.cpu_s, u.share);
+        assert_eq!(said(&uses[0]), (String::from("f16"), vec![5, 7], 7.5, 7.5 / 12.0));
+        assert_eq!(said(&uses[1]), (String::from("f64"), vec![5], 1.5, 0.75));
+    }
+
+    /// Would catch: one line of the source that is named twice, each time with half of its time.
+    #[test]
+    fn loops_of_one_name_are_one() {
+        let mut places = Places::default();
+        for at in 0..4 {
+            seen(&mut places, A, 10, Some(at));
+            seen(&mut places, B, 10, Some(at));
+        }
+        let uses = places.uses(|_| 1.0, |(_, at)| String::from(if *at < 3 { "f" } else { "g" }));
+        let said: Vec<_> = uses.iter().map(|u| (u.place.as_str(), u.share)).collect();
+        assert_eq!(said, [("f", 0.75), ("g", 0.25)]);
+        assert_eq!(uses[0].threads, [5, 7]);
+    }
+}
