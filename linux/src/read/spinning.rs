@@ -73,16 +73,15 @@ impl Spinning {
             return;
         }
         // A program loads libraries as it runs, and JITs have code of their own.
-        let is_known = |code: &[Code], at: u64| code.iter().any(|c| c.in_file(at).is_some());
         let code = self.code.entry(pid).or_default();
-        if !taken.iter().all(|&at| is_known(code, at)) {
+        if taken.iter().any(|&at| located(code, at).is_none()) {
             *code =
                 read_all(&proc.process_file(pid, "maps")).map_or(Vec::new(), |m| parse_code(&m));
         }
         let seen = self.threads.entry(id).or_default();
         for at in taken {
             seen.all += 1;
-            let Some((code, offset)) = code.iter().find_map(|c| Some((c, c.in_file(at)?))) else {
+            let Some((code, offset)) = located(code, at) else {
                 continue;
             };
             let is_it = |((inode, path), _): &((u64, PathBuf), Option<File>)| {
@@ -138,6 +137,11 @@ impl Spinning {
             place(&bytes, offset, &name).unwrap_or_else(|| name.into_owned())
         })
     }
+}
+
+/// The mapping that an address is in, and where in its file.
+fn located(code: &[Code], at: u64) -> Option<(&Code, u64)> {
+    code.iter().find_map(|c| Some((c, c.in_file(at)?)))
 }
 
 impl Places {

@@ -31,7 +31,9 @@ pub(crate) fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     };
     let list: Vec<String> = settings.iter().map(Spinning::assignment).collect();
     let because = if list.is_empty() { String::new() } else { format!(" ({})", list.join(", ")) };
-    let known = c.e.spins.first().filter(|s| s.cpu_s >= LEAST * c.sum(|t| t.stay.ran_s));
+    let least_s = LEAST * c.sum(|t| t.stay.ran_s);
+    let mut loops = c.e.spins.iter().filter(|s| s.cpu_s >= least_s);
+    let known = loops.next();
     let spin = match known {
         Some(s) => format!("{}{because}, while those that they wait for have no CPU", in_loop(s)),
         None => format!(
@@ -47,8 +49,7 @@ pub(crate) fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
         f.cost = None;
     }
     f.evidence = vec![spun.seen];
-    let much = |s: &&SpinUse| s.cpu_s >= LEAST * c.sum(|t| t.stay.ran_s);
-    f.evidence.extend(c.e.spins.iter().skip(1).filter(much).map(in_loop));
+    f.evidence.extend(loops.map(in_loop));
     f.evidence.extend(c.e.for_whom.clone());
     f.remedy = String::from(if known.is_some() && !c.open_mp() {
         "let them hand over their CPU meanwhile, as evenly run does, or start no more threads than there \
