@@ -306,7 +306,7 @@ fn the_probe_of_a_running_program_is_read() {
     let spins =
         [("OMP_WAIT_POLICY", "active"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
     let command = [&[program.as_str(), "--imbalance-linear", "1.6"], &work[..]].concat();
-    for (probe, basis) in [("on", "probe"), ("off", "cpu_time")] {
+    for probe in ["on", "off"] {
         let options =
             [&["run", "--policy", "observe", "--probe", probe, "--"], &command[..]].concat();
         let running = state.start_in(&evenly(), &options, &spins);
@@ -319,10 +319,12 @@ fn the_probe_of_a_running_program_is_read() {
         assert_eq!(o.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&o.stderr));
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         schema::valid(&value);
-        assert_eq!(value["efficiency"]["basis"], basis, "{said}");
+        // From outside, samples show it where they are permitted and the loop can be decoded.
+        let basis = value["efficiency"]["basis"].as_str();
+        assert_eq!(basis == Some("probe"), probe == "on", "{said}");
         // How much they spin, and so whether that is a finding, depends on the other programs of the machine.
         let known = value["efficiency"]["factors"].is_object();
-        assert_eq!(known, probe == "on", "{value:#}");
+        assert_eq!(known, basis != Some("cpu_time"), "{value:#}");
         signal(pid, Signal::TERM);
     }
 }

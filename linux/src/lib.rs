@@ -9,7 +9,7 @@
 //!
 //! | room | what it does | modules |
 //! |---|---|---|
-//! | `run` | a run as a whole | [`handover`], [`live`], [`mapping`], [`supervise`], [`tuning`], [`witness`] |
+//! | `run` | a run as a whole | [`handover`], [`live`], [`mapping`], [`metronome`], [`supervise`], [`tuning`], [`witness`] |
 //! | `apply` | changes masks, shares and code | [`breakpoints`], [`machine`], [`share`] |
 //! | `undo` | records changes and undoes them | [`journal`], [`guardian`], [`restore`] |
 //! | `read` | reads threads and what limits them | [`counters`], [`foreign`], [`limits`], [`memory`], [`modules`], [`pace`], [`samples`], [`scan`], [`spinning`], [`taskstats`], [`threads`], [`usage`], [`wait_reports`] |
@@ -31,8 +31,8 @@ pub use read::{
     counters, foreign, limits, memory, modules, pace, samples, scan, spinning, taskstats, threads,
     usage, wait_reports,
 };
-pub(crate) use run::{agents, control, watcher};
-pub use run::{handover, live, mapping, supervise, tuning, witness};
+pub(crate) use run::{agents, control, crowd, watcher};
+pub use run::{handover, live, mapping, metronome, supervise, tuning, witness};
 pub use sys::{affinity, clock, privilege, proc, real, real_time, sched};
 pub(crate) use undo::{descent, share_undo};
 pub use undo::{guardian, journal, restore};

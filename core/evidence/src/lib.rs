@@ -88,6 +88,9 @@ pub struct ThreadUse {
     pub preempted: u64,
     /// How often it went to sleep.
     pub slept: u64,
+    /// Whether it is by samples of where it was that `spun_s` is known.
+    #[serde(default)]
+    pub sampled: bool,
     /// Its affinity mask; empty where it is unknown.
     pub mask: CpuSet,
     /// The CPU on which it ran most.

@@ -51,6 +51,8 @@ pub struct Stay {
 pub enum Basis {
     /// A probe inside the program reported of every thread when it waited.
     Probe,
+    /// Samples of where threads were show when they spun.
+    Samples,
     /// CPU time counts as computing, and sleeping as waiting. A time for which threads spin before they
     /// go to sleep counts as computing.
     CpuTime,

@@ -22,6 +22,7 @@ mod decoded;
 mod module;
 mod names;
 mod places;
+mod tempo;
 mod turns;
 
 pub use code::waits;
@@ -29,3 +30,4 @@ pub use decoded::Wait;
 pub use module::{Module, Spin, SpinsError};
 pub use names::place;
 pub use places::{Handed, Place, Places, Taking};
+pub use tempo::{Seen, Tempo, Wish};

@@ -1,7 +1,7 @@
 //! How a place in a module is called in its source.
 
 use evenly_model::printable;
-use object::{Object, ObjectSection, ObjectSegment};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use std::path::Path;
 
 /// The function at this place of a file, with its line where the file says: `barrier (app.c:12)`. `module` where the function
@@ -14,7 +14,13 @@ pub fn place(bytes: &[u8], offset: u64, module: &str) -> Option<String> {
         let within = offset.checked_sub(begin).filter(|&within| within < length)?;
         s.address().checked_add(within)
     })?;
-    let name = object.symbol_map().get(at).map(|s| s.name().to_owned());
+    // Behind the end of one is a function that has no name, as most of a stripped library.
+    let is_in = |s: &object::Symbol<'_, '_>| {
+        at.checked_sub(s.address()).is_some_and(|within| within < s.size())
+    };
+    let mut symbols = object.symbols().chain(object.dynamic_symbols());
+    let symbol = symbols.find(|s| s.kind() == object::SymbolKind::Text && is_in(s));
+    let name = symbol.and_then(|s| Some(s.name().ok()?.to_owned()));
     let name = name.map(|name| addr2line::demangle_auto(name.into(), None).into_owned());
     let name = name.unwrap_or_else(|| module.to_owned());
     let text = match line(&object, at) {

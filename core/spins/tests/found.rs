@@ -88,6 +88,22 @@ fn places_have_the_names_of_the_source() {
     assert_eq!(place(b"#!/bin/sh", 0, "made.so"), None);
 }
 
+/// Would catch: the name of the last exported function in front of a place, as in a stripped libomp.
+#[test]
+fn a_function_without_a_name_does_not_have_that_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = |flags: &[&str]| -> Vec<String> {
+        let bytes = library(dir.path(), flags);
+        let spins = Module::of(&bytes).unwrap().spins;
+        spins.iter().map(|spin| place(&bytes, spin.offset, "made.so").unwrap()).collect()
+    };
+    let mut known = names(&["-O2", "-s"]);
+    known.iter_mut().filter(|name| *name == "ticket").for_each(|name| *name = "made.so".into());
+    let hidden = "-Dticket=__attribute__((visibility(\"hidden\"))) ticket";
+    assert_eq!(names(&["-O2", "-s", hidden]), known);
+    assert!(known.iter().any(|name| name == "made.so") && known.iter().any(|n| n == "barrier"));
+}
+
 /// What stands for the allocator is called while all signals are blocked.
 #[test]
 fn an_allocator_is_left_alone() {

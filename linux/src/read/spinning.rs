@@ -7,15 +7,18 @@ use crate::counters::CountersError;
 use crate::modules::{Code, open, parse_code, read};
 use crate::proc::{Proc, read_all};
 use crate::samples::Samples;
-use evenly_evidence::SpinUse;
+use evenly_evidence::{SpinUse, ThreadUse};
 use evenly_model::{Pid, ThreadId};
-use evenly_spins::{Module, place};
+use evenly_spins::{Module, Seen, place};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
 
 /// Fewer samples of a thread say nothing.
 const ENOUGH: u64 = 20;
+/// Threads that spin for less than this part of their CPU time do not wait in loops of their own.
+const SPINS: f64 = 0.05;
 /// Loops whose names are looked up: to do so, all that the file says of its source may have to be read.
 const LOOKED_UP: usize = 8;
 /// Loops that are reported.
@@ -27,15 +30,30 @@ const FILES: usize = 64;
 pub struct Spinning {
     samples: Samples,
     code: HashMap<Pid, Vec<Code>>,
-    /// Those in which threads were; None for one that cannot be read. When their processes have ended, they may be out of
-    /// reach.
-    files: Vec<((u64, PathBuf), Option<File>)>,
-    threads: HashMap<ThreadId, Seen>,
+    files: Vec<Known>,
+    threads: HashMap<ThreadId, Noted>,
+}
+
+/// A file in which threads were.
+struct Known {
+    inode: u64,
+    path: PathBuf,
+    /// None for one that cannot be read. When its processes have ended, it may be out of reach.
+    file: Option<File>,
+    module: OnceCell<Module>,
+}
+
+impl Known {
+    fn module(&self) -> &Module {
+        let bytes = || self.file.as_ref().and_then(read);
+        self.module
+            .get_or_init(|| bytes().and_then(|bytes| Module::of(&bytes).ok()).unwrap_or_default())
+    }
 }
 
 /// How often a thread was seen, and where in which file.
 #[derive(Debug, Default)]
-struct Seen {
+struct Noted {
     all: u64,
     at: HashMap<(usize, u64), u64>,
 }
@@ -46,7 +64,7 @@ type Loop = (usize, u64);
 /// In which loops threads were seen.
 #[derive(Debug, Default)]
 pub struct Places {
-    /// How often each thread was seen anywhere; those that were seen often enough.
+    /// How often each thread was seen anywhere.
     threads: HashMap<ThreadId, u64>,
     loops: HashMap<Loop, HashMap<ThreadId, u64>>,
 }
@@ -84,19 +102,25 @@ impl Spinning {
             let Some((code, offset)) = located(code, at) else {
                 continue;
             };
-            let is_it = |((inode, path), _): &((u64, PathBuf), Option<File>)| {
-                (*inode, path) == (code.inode, &code.path)
-            };
+            let is_it = |known: &Known| known.inode == code.inode && known.path == code.path;
             let file = match self.files.iter().position(is_it) {
                 Some(known) => known,
                 None if self.files.len() == FILES => continue,
                 None => {
-                    self.files.push(((code.inode, code.path.clone()), open(proc, pid, code)));
+                    let (inode, path) = (code.inode, code.path.clone());
+                    let (file, module) = (open(proc, pid, code), OnceCell::new());
+                    self.files.push(Known { inode, path, file, module });
                     self.files.len() - 1
                 }
             };
             *seen.at.entry((file, offset)).or_default() += 1;
         }
+    }
+
+    /// In how many files threads were.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.files.len()
     }
 
     /// Forgets processes and threads that have ended, but for what is known of them.
@@ -108,17 +132,11 @@ impl Spinning {
     /// Looks through the code in which threads were.
     #[must_use]
     pub fn places(&self) -> Places {
-        let modules: Vec<Module> = self
-            .files
-            .iter()
-            .map(|(_, file)| file.as_ref().and_then(read))
-            .map(|bytes| bytes.and_then(|bytes| Module::of(&bytes).ok()).unwrap_or_default())
-            .collect();
         let mut places = Places::default();
-        for (&id, seen) in self.threads.iter().filter(|(_, seen)| seen.all >= ENOUGH) {
+        for (&id, seen) in &self.threads {
             places.threads.insert(id, seen.all);
             for (&(file, offset), &times) in &seen.at {
-                if let Some(spin) = modules[file].spin_at(offset) {
+                if let Some(spin) = self.files[file].module().spin_at(offset) {
                     let there = places.loops.entry((file, spin.offset)).or_default();
                     *there.entry(id).or_default() += times;
                 }
@@ -127,11 +145,37 @@ impl Spinning {
         places
     }
 
+    /// The same of what was noted since this was called last, which is forgotten.
+    pub fn taken(&mut self) -> Places {
+        let places = self.places();
+        self.threads.clear();
+        places
+    }
+
+    /// Says of threads for how long they spun, where some did, and returns in which loops.
+    pub fn tell(&self, threads: &mut HashMap<ThreadId, ThreadUse>) -> Vec<SpinUse> {
+        let places = self.places();
+        let parts: Vec<(ThreadId, f64)> =
+            threads.keys().filter_map(|&id| Some((id, places.part(id)?))).collect();
+        if !parts.iter().any(|(_, part)| *part >= SPINS) {
+            return Vec::new();
+        }
+        // What is known of one is known of all: the others work.
+        for (id, part) in parts {
+            let Some(t) = threads.get_mut(&id) else { continue };
+            // The same loops may have been reported as waiting.
+            let seen = part * t.stay.ran_s;
+            t.sampled = t.stay.spun_s.is_none_or(|reported| reported < seen);
+            t.stay.spun_s = Some(t.stay.spun_s.map_or(seen, |spun| spun.max(seen)));
+        }
+        self.uses(&places, |id| threads.get(&id).map_or(0.0, |t| t.stay.ran_s))
+    }
+
     /// The loops, those first in which most CPU time went. `ran_s` is that of a thread, in seconds.
     #[must_use]
     pub fn uses(&self, places: &Places, ran_s: impl Fn(ThreadId) -> f64) -> Vec<SpinUse> {
         places.uses(ran_s, |&(file, offset)| {
-            let ((_, path), file) = &self.files[file];
+            let Known { path, file, .. } = &self.files[file];
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let bytes = file.as_ref().and_then(read).unwrap_or_default();
             place(&bytes, offset, &name).unwrap_or_else(|| name.into_owned())
@@ -148,9 +192,34 @@ impl Places {
     /// The part of its CPU time in which a thread spun; None where too little is known.
     #[must_use]
     pub fn part(&self, id: ThreadId) -> Option<f64> {
-        let all = *self.threads.get(&id)?;
+        let all = *self.threads.get(&id).filter(|&&all| all >= ENOUGH)?;
         let waiting: u64 = self.loops.values().filter_map(|there| there.get(&id)).sum();
         Some(waiting as f64 / all as f64)
+    }
+
+    /// How often a thread was seen anywhere.
+    #[must_use]
+    pub fn times(&self, id: ThreadId) -> u64 {
+        self.threads.get(&id).copied().unwrap_or(0)
+    }
+
+    /// How often threads were seen, all together.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        let waiting = self.loops.values().flat_map(HashMap::values).sum();
+        Seen { all: self.threads.values().sum(), waiting }
+    }
+
+    /// Adds what was seen at another time.
+    pub fn add(&mut self, other: Self) {
+        for (id, times) in other.threads {
+            *self.threads.entry(id).or_default() += times;
+        }
+        for (at, there) in other.loops {
+            for (id, times) in there {
+                *self.loops.entry(at).or_default().entry(id).or_default() += times;
+            }
+        }
     }
 
     /// Loops of one name are one: a compiler makes several of what is one in the source.
@@ -161,7 +230,8 @@ impl Places {
     ) -> Vec<SpinUse> {
         let in_loop = |there: &HashMap<ThreadId, u64>| -> BTreeMap<ThreadId, f64> {
             let part = |(&id, &n): (&ThreadId, &u64)| {
-                Some((id, ran_s(id) * n as f64 / *self.threads.get(&id)? as f64))
+                let all = *self.threads.get(&id).filter(|&&all| all >= ENOUGH)?;
+                Some((id, ran_s(id) * n as f64 / all as f64))
             };
             there.iter().filter_map(part).collect()
         };

@@ -9,9 +9,10 @@
 //! is there, and nothing else is done.
 
 use crate::breakpoints::{Memory, Unfit, unfit};
+use crate::crowd::Crowd;
 use crate::modules::{Modules, parse_code};
-use crate::proc::{Proc, parse_schedstat, read_all};
-use evenly_model::{Nanos, Pid, Tid};
+use crate::proc::{Proc, read_all};
+use evenly_model::{Nanos, Pid};
 use evenly_spins::{Handed, Place, Places, Spin, Taking};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -25,14 +26,10 @@ const HOLD: Nanos = Nanos::from_millis(2_000);
 const AGAIN: Nanos = Nanos::from_millis(500);
 /// The programs go on for so many seconds longer than it takes until it is looked again.
 const SECONDS: u32 = 3;
-/// A thread wants to run if it ran or waited for a CPU for this part of the time.
-const WANTS: f64 = 0.5;
-/// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
-const CROWDED: f64 = 0.1;
 /// How the table is called among what a process has mapped.
 const TABLE: &[u8] = b"/memfd:evenly-handover";
-/// Of so many threads times are read.
-const MOST_THREADS: usize = 1_024;
+/// CPUs are still needed by others while threads hand them over for this part of the time.
+const USED: f64 = 0.1;
 
 /// Why threads that spin keep their CPU, although they crowd the CPUs.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +81,7 @@ pub struct HandOver<P> {
     modules: Modules,
     /// By process and space: places, their addresses, and how the instructions there begin.
     known: BTreeMap<(Pid, u32), Vec<Known>>,
-    times: HashMap<Tid, (Nanos, Nanos)>,
+    crowd: Crowd,
     seen_at: Nanos,
     given: Nanos,
     /// Files in which places are, and where in them.
@@ -108,7 +105,7 @@ impl<P: Places> HandOver<P> {
             cpus,
             modules: Modules::default(),
             known: BTreeMap::new(),
-            times: HashMap::new(),
+            crowd: Crowd::new(now),
             seen_at: now,
             given: Nanos::ZERO,
             whereabouts: HashMap::new(),
@@ -212,22 +209,9 @@ impl<P: Places> HandOver<P> {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
         let given = self.handed().0.given;
         let used = given - std::mem::replace(&mut self.given, given);
-        let (mut want, mut waited) = (0.0, Nanos::ZERO);
-        let mut times = HashMap::new();
-        let threads = taking.iter().flat_map(|t| self.proc.threads(t.pid)).take(MOST_THREADS);
-        for tid in threads {
-            let Ok(text) = read_all(&self.proc.thread_file(tid, "schedstat")) else { continue };
-            let Some(t) = parse_schedstat(&text) else { continue };
-            if let Some(&(ran, waits)) = self.times.get(&tid) {
-                let (ran, waits) = (t.ran - ran, t.waited - waits);
-                waited += waits;
-                want += f64::from((ran + waits).0 as f64 >= WANTS * elapsed.0 as f64);
-            }
-            times.insert(tid, (t.ran, t.waited));
-        }
-        self.times = times;
-        let part = elapsed.scale(CROWDED);
-        want > self.cpus && waited > part || used > part
+        let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
+        let crowded = self.crowd.outnumber(self.cpus, &self.proc, &pids, now);
+        crowded || used > elapsed.scale(USED)
     }
 
     /// Puts breakpoints into a process, where it can have some; takes them away where it cannot any longer.

@@ -2,9 +2,11 @@
 
 pub(crate) mod agents;
 pub(crate) mod control;
+pub(crate) mod crowd;
 pub mod handover;
 pub mod live;
 pub mod mapping;
+pub mod metronome;
 pub mod supervise;
 pub mod tuning;
 pub(crate) mod watcher;

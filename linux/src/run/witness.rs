@@ -57,8 +57,6 @@ const OTHERS: usize = 64;
 const MISSING: f64 = 0.1;
 /// A thread that computes for less than this part of the time is not looked at for where it spins.
 const COMPUTES: f64 = 0.1;
-/// Threads that spin for less than this part of their CPU time do not wait in loops of their own.
-const SPINS: f64 = 0.05;
 /// A thread that sleeps for less than this part of the time may spin while it waits.
 const SLEEPS: f64 = 0.02;
 /// Libraries and variables are looked at in so many processes.
@@ -551,22 +549,10 @@ impl Witness {
             .iter()
             .map(|(&(tid, start), t)| (ThreadId { tid, start }, t.usage(tid, tick)))
             .collect();
-        let mut spins = Vec::new();
-        if let Some(Ok(spinning)) = &self.spinning {
-            let places = spinning.places();
-            let parts: Vec<(ThreadId, f64)> =
-                all.keys().filter_map(|&id| Some((id, places.part(id)?))).collect();
-            // What is known of one is known of all: the others work.
-            if parts.iter().any(|(_, part)| *part >= SPINS) {
-                for (id, part) in parts {
-                    let Some(t) = all.get_mut(&id) else { continue };
-                    // The same loops may have been reported as waiting.
-                    let seen = part * t.stay.ran_s;
-                    t.stay.spun_s = Some(t.stay.spun_s.map_or(seen, |spun| spun.max(seen)));
-                }
-                spins = spinning.uses(&places, |id| all.get(&id).map_or(0.0, |t| t.stay.ran_s));
-            }
-        }
+        let spins = match &self.spinning {
+            Some(Ok(spinning)) => spinning.tell(&mut all),
+            _ => Vec::new(),
+        };
         let mut threads: Vec<ThreadUse> = all.into_values().collect();
         threads.sort_by_key(|t| (t.pid, t.tid));
         (threads, spins)
@@ -613,6 +599,7 @@ impl Track {
             file: self.files.iter().max_by_key(|f| (f.1, f.0)).map(|f| f.0.clone()),
             preempted: of(|c| c.preempted),
             slept: of(|c| c.slept),
+            sampled: false,
             mask: self.mask.clone(),
             cpu: self.on.iter().max_by_key(|o| (o.1, o.0)).map(|o| *o.0),
         }

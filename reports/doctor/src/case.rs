@@ -5,7 +5,7 @@
 
 use crate::settings::{endless_spinning, open_mpi_yields};
 use evenly_evidence::{CpuUse, Evidence, Other, Runtime, Source, ThreadUse};
-use evenly_model::efficiency::Efficiency;
+use evenly_model::efficiency::{Basis, Efficiency};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos};
 use evenly_phase::COST;
 use evenly_theory::{Shape, Speeds, locked_time, static_time};
@@ -72,8 +72,10 @@ impl<'a> Case<'a> {
     pub(crate) fn efficiency(&self) -> Option<Efficiency> {
         let known = self.threads.iter().all(|t| t.stay.spun_s.is_some());
         let hides = self.spins() && !known;
+        let sampled = known && self.threads.iter().any(|t| t.sampled);
         Efficiency::of(self.threads.iter().map(|t| t.stay))
             .map(|e| if hides { Efficiency { factors: None, ..e } } else { e })
+            .map(|e| if sampled { Efficiency { basis: Basis::Samples, ..e } } else { e })
     }
 
     /// The number of threads that compute.

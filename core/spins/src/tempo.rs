@@ -1,0 +1,247 @@
+//! When CPUs are to change hands often, because threads that spin crowd them: decides by samples of where threads are, and
+//! compares what they compute with and without.
+//!
+//! ```text
+//!   Rests --crowded--> Looks --threads spin--> Beats --STRETCH--> Looks ...
+//!     ^                  |                       |
+//!     +--they do not-----+------does not help----+      for PATIENCE, twice as long each time
+//! ```
+
+use evenly_model::Nanos;
+
+/// So many samples say what threads do.
+const ENOUGH: u64 = 100;
+/// Threads spin if they do so in this part of the samples.
+const SPINS: f64 = 0.3;
+/// It helps if threads compute for so many times the part of their CPU time for which they did before.
+const WORTH: f64 = 1.1;
+/// Nothing crowds the CPUs any longer if nothing did for so long.
+const HOLD: Nanos = Nanos::from_millis(2_000);
+/// After so long it is compared again.
+const STRETCH: Nanos = Nanos::from_millis(30_000);
+/// For how long it rests where it does not help, the first time and at most.
+const PATIENCE: [Nanos; 2] = [Nanos::from_millis(10_000), Nanos::from_millis(320_000)];
+
+/// How often threads were seen, and how often in a loop that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Anywhere.
+    pub all: u64,
+    /// In a loop that waits.
+    pub waiting: u64,
+}
+
+impl Seen {
+    /// The part of their CPU time for which they computed; None where they were not seen.
+    #[must_use]
+    pub fn computing(&self) -> Option<f64> {
+        (self.all > 0).then(|| (self.all - self.waiting.min(self.all)) as f64 / self.all as f64)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.all += other.all;
+        self.waiting += other.waiting;
+    }
+}
+
+/// What is to be done until the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    Rest,
+    /// Samples are taken.
+    Look,
+    /// Samples are taken, and CPUs change hands often.
+    Beat,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Rests { until: Nanos },
+    Looks { seen: Seen },
+    Beats { since: Nanos, before: Seen, seen: Seen, judged: bool },
+}
+
+/// What is wished, and what came of it.
+#[derive(Debug)]
+pub struct Tempo {
+    state: State,
+    /// When threads crowded their CPUs last.
+    crowded_at: Option<Nanos>,
+    patience: Nanos,
+    without: Seen,
+    with: Seen,
+}
+
+impl Default for Tempo {
+    fn default() -> Self {
+        Self {
+            state: State::Rests { until: Nanos::ZERO },
+            crowded_at: None,
+            patience: PATIENCE[0],
+            without: Seen::default(),
+            with: Seen::default(),
+        }
+    }
+}
+
+impl Tempo {
+    /// Goes on. `crowded` is whether more threads wanted to run than there are CPUs, and `new` what was seen, both since the
+    /// last step.
+    pub fn step(&mut self, now: Nanos, crowded: bool, new: Seen) -> Wish {
+        if crowded {
+            self.crowded_at = Some(now);
+        }
+        let needed = self.crowded_at.is_some_and(|at| now - at < HOLD);
+        match &mut self.state {
+            State::Beats { seen, .. } => {
+                seen.add(new);
+                self.with.add(new);
+            }
+            State::Looks { seen } => seen.add(new),
+            State::Rests { .. } => {}
+        }
+        self.state = match self.state {
+            State::Rests { until } if needed && now >= until => {
+                State::Looks { seen: Seen::default() }
+            }
+            State::Looks { .. } | State::Beats { .. } if !needed => {
+                State::Rests { until: Nanos::ZERO }
+            }
+            State::Looks { seen } if seen.all >= ENOUGH => {
+                if seen.waiting as f64 >= SPINS * seen.all as f64 {
+                    self.without.add(seen);
+                    State::Beats { since: now, before: seen, seen: Seen::default(), judged: false }
+                } else {
+                    self.rests(now)
+                }
+            }
+            State::Beats { before, seen, judged: false, .. } if seen.all >= ENOUGH => {
+                if seen.computing() < before.computing().map(|part| WORTH * part) {
+                    self.rests(now)
+                } else {
+                    self.patience = PATIENCE[0];
+                    State::Beats { since: now, before, seen, judged: true }
+                }
+            }
+            State::Beats { since, .. } if now - since >= STRETCH => {
+                State::Looks { seen: Seen::default() }
+            }
+            stays => stays,
+        };
+        match self.state {
+            State::Rests { .. } => Wish::Rest,
+            State::Looks { .. } => Wish::Look,
+            State::Beats { .. } => Wish::Beat,
+        }
+    }
+
+    /// What was seen just before CPUs changed hands often, and meanwhile.
+    #[must_use]
+    pub fn compared(&self) -> (Seen, Seen) {
+        (self.without, self.with)
+    }
+
+    fn rests(&mut self, now: Nanos) -> State {
+        let until = now + self.patience;
+        self.patience = Nanos(2 * self.patience.0).min(PATIENCE[1]);
+        State::Rests { until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Nanos = Nanos::from_millis(20);
+
+    /// A program whose threads compute for one part of their CPU time without, and for another with beats.
+    struct Program {
+        tempo: Tempo,
+        now: Nanos,
+        wish: Wish,
+        crowded: bool,
+        /// Samples in a step.
+        samples: u64,
+        computes: [f64; 2],
+    }
+
+    impl Program {
+        fn new(computes: [f64; 2]) -> Self {
+            let (tempo, wish) = (Tempo::default(), Wish::Rest);
+            let now = Nanos::from_millis(5_000);
+            Self { tempo, now, wish, crowded: true, samples: 10, computes }
+        }
+
+        /// In what part of so many seconds there were beats, and in what part samples without.
+        fn runs(&mut self, seconds: f64) -> [f64; 2] {
+            let steps = (seconds / STEP.as_secs_f64()) as u64;
+            let mut parts = [0.0; 2];
+            for _ in 0..steps {
+                let part = self.computes[usize::from(self.wish == Wish::Beat)];
+                let waiting = (self.samples as f64 * (1.0 - part)).round() as u64;
+                let is_seen = self.wish != Wish::Rest;
+                let new = Seen { all: self.samples, waiting };
+                self.now += STEP;
+                let new = if is_seen { new } else { Seen::default() };
+                self.wish = self.tempo.step(self.now, self.crowded, new);
+                parts[0] += f64::from(u8::from(self.wish == Wish::Beat)) / steps as f64;
+                parts[1] += f64::from(u8::from(self.wish == Wish::Look)) / steps as f64;
+            }
+            parts
+        }
+    }
+
+    #[test]
+    fn threads_that_spin_are_given_beats_nearly_all_the_time() {
+        let mut p = Program::new([0.1, 0.8]);
+        let [beats, looks] = p.runs(300.0);
+        assert!(beats > 0.98 && looks > 0.003, "{beats} {looks}");
+        let (without, with) = p.tempo.compared();
+        assert_eq!((without.computing(), with.computing()), (Some(0.1), Some(0.8)));
+    }
+
+    #[test]
+    fn a_program_that_computes_or_is_alone_has_none() {
+        let [beats, looks] = Program::new([0.9, 0.9]).runs(300.0);
+        assert!(beats == 0.0 && looks < 0.01, "{beats} {looks}");
+        let mut alone = Program { crowded: false, ..Program::new([0.1, 0.8]) };
+        assert_eq!(alone.runs(60.0), [0.0, 0.0]);
+        // It ends when others go, and begins again.
+        let mut p = Program::new([0.1, 0.8]);
+        p.runs(5.0);
+        assert_eq!(p.wish, Wish::Beat);
+        p.crowded = false;
+        p.runs(HOLD.as_secs_f64() + 0.1);
+        assert_eq!(p.wish, Wish::Rest);
+        p.crowded = true;
+        p.runs(1.0);
+        assert_eq!(p.wish, Wish::Beat);
+    }
+
+    /// Would catch: beats that go on although nobody has anything of them.
+    #[test]
+    fn where_it_does_not_help_it_is_tried_more_and_more_rarely() {
+        let mut p = Program::new([0.3, 0.3]);
+        let [beats, _] = p.runs(60.0);
+        assert!(beats > 0.0 && beats < 0.02, "{beats}");
+        let [beats, _] = p.runs(3_600.0);
+        assert!(beats > 0.0 && beats < 0.001, "{beats}");
+        // As soon as it does, that is forgotten.
+        p.computes[1] = 0.9;
+        p.runs(PATIENCE[1].as_secs_f64());
+        assert!(p.runs(60.0)[0] > 0.9);
+        assert_eq!(p.tempo.patience, PATIENCE[0]);
+    }
+
+    /// Would catch: a verdict on a handful of samples.
+    #[test]
+    fn few_samples_say_nothing() {
+        let mut p = Program { samples: 1, ..Program::new([0.0, 1.0]) };
+        p.runs(ENOUGH as f64 * STEP.as_secs_f64());
+        assert_eq!(p.wish, Wish::Look);
+        p.runs(3.0 * STEP.as_secs_f64());
+        assert_eq!(p.wish, Wish::Beat);
+        assert_eq!(Seen::default().computing(), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! Whether the threads of programs crowd their CPUs.
+
+use crate::proc::{Proc, parse_schedstat, read_all};
+use evenly_model::{Nanos, Pid, Tid};
+use std::collections::{HashMap, HashSet};
+
+/// A thread wants to run if it ran or waited for a CPU for this part of the time.
+const WANTS: f64 = 0.5;
+/// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
+const CROWDED: f64 = 0.1;
+/// Of so many threads times are read.
+const MOST_THREADS: usize = 1_024;
+
+/// The times of threads when they were read last.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    times: HashMap<Tid, (Nanos, Nanos)>,
+    /// Those that wanted to run when they were looked at last.
+    wants: HashSet<Tid>,
+    seen_at: Nanos,
+}
+
+impl Crowd {
+    /// Nothing is known yet.
+    pub(crate) fn new(now: Nanos) -> Self {
+        Self { times: HashMap::new(), wants: HashSet::new(), seen_at: now }
+    }
+
+    /// Whether more threads of these processes than there are CPUs wanted to run since this was asked last, and waited.
+    pub(crate) fn outnumber(&mut self, cpus: f64, proc: &Proc, pids: &[Pid], now: Nanos) -> bool {
+        let elapsed = now - std::mem::replace(&mut self.seen_at, now);
+        let mut waited = Nanos::ZERO;
+        self.wants.clear();
+        let mut times = HashMap::new();
+        for tid in pids.iter().flat_map(|&pid| proc.threads(pid)).take(MOST_THREADS) {
+            let Ok(text) = read_all(&proc.thread_file(tid, "schedstat")) else { continue };
+            let Some(t) = parse_schedstat(&text) else { continue };
+            if let Some(&(ran, waits)) = self.times.get(&tid) {
+                let (ran, waits) = (t.ran - ran.min(t.ran), t.waited - waits.min(t.waited));
+                waited += waits;
+                if (ran + waits).0 as f64 >= WANTS * elapsed.0 as f64 {
+                    self.wants.insert(tid);
+                }
+            }
+            times.insert(tid, (t.ran, t.waited));
+        }
+        self.times = times;
+        self.wants.len() as f64 > cpus && waited > elapsed.scale(CROWDED)
+    }
+
+    /// Whether this thread wanted to run.
+    pub(crate) fn wants(&self, tid: Tid) -> bool {
+        self.wants.contains(&tid)
+    }
+}

@@ -1,0 +1,221 @@
+//! CPUs that change hands often where threads that spin crowd them, from outside: nothing of the program is changed.
+//!
+//! A thread that spins keeps its CPU until the scheduler looks at it again, which is at its clock's next tick, or when another
+//! thread wakes up there. So on each CPU of the program a thread of evenly's own wakes up every [`BEAT`], and sleeps again.
+//!
+//! Invariant: there are no beats but while samples show that threads spin, crowd their CPUs, and compute more with than
+//! without ([`Tempo`]).
+
+use crate::affinity::set;
+use crate::clock::{now, thread_cpu_time};
+use crate::counters::CountersError;
+use crate::crowd::Crowd;
+use crate::proc::Proc;
+use crate::samples::PERIOD;
+use crate::spinning::{Places, Spinning};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use evenly_spins::{Seen, Tempo, Wish};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The time from one beat to the next.
+pub const BEAT: Duration = Duration::from_micros(200);
+/// How often processes are looked for that the program has started.
+const FIND: Nanos = Nanos::from_millis(1_000);
+/// The part of a CPU that looking for them may take.
+const SHARE: f64 = 0.003;
+
+/// What has come of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beaten {
+    /// For how long there were beats.
+    pub time: Nanos,
+    /// CPU time of the threads that made them.
+    pub cpu: Nanos,
+    /// Where threads spin: a function, with its line where that is known.
+    pub place: Option<String>,
+    /// The parts of their CPU time for which threads computed, just before there were beats and meanwhile.
+    pub computed: [f64; 2],
+}
+
+/// What is done about a program whose threads spin, if nothing is loaded into it.
+pub struct Metronome {
+    proc: Proc,
+    root: Pid,
+    cpus: CpuSet,
+    /// How many CPUs these are, less where there is a quota.
+    limit: f64,
+    crowd: Crowd,
+    tempo: Tempo,
+    processes: Vec<Pid>,
+    find_at: Nanos,
+    /// None until it is needed.
+    spinning: Option<Result<Spinning, CountersError>>,
+    /// Where threads were while there were beats.
+    places: Places,
+    wish: Wish,
+    beats: Option<Beats>,
+    time: Nanos,
+    cpu: Nanos,
+}
+
+impl Metronome {
+    /// For a program with these CPUs, or as many as its quota gives it.
+    #[must_use]
+    pub fn new(proc: Proc, root: Pid, cpus: CpuSet, quota: Option<f64>, now: Nanos) -> Self {
+        let limit = quota.unwrap_or(f64::INFINITY).min(cpus.len() as f64).max(1.0);
+        Self {
+            proc,
+            root,
+            cpus,
+            limit,
+            crowd: Crowd::new(now),
+            tempo: Tempo::default(),
+            processes: Vec::new(),
+            find_at: Nanos::ZERO,
+            spinning: None,
+            places: Places::default(),
+            wish: Wish::Rest,
+            beats: None,
+            time: Nanos::ZERO,
+            cpu: Nanos::ZERO,
+        }
+    }
+
+    /// Looks once. To be called again and again; what it finds is about the time since it was called last. Whether it
+    /// looked for processes or through files, which costs as much as many looks, and is not done each time.
+    pub fn look(&mut self) -> bool {
+        let begun = now();
+        let finds = begun >= self.find_at;
+        if finds {
+            self.find();
+        }
+        let files = |of: &Self| of.spinning.as_ref().and_then(|s| Some(s.as_ref().ok()?.files()));
+        let before = files(self);
+        let crowded = self.crowd.outnumber(self.limit, &self.proc, &self.processes, begun);
+        let seen = self.seen();
+        self.wish = self.tempo.step(now(), crowded, seen);
+        match (self.wish, &mut self.spinning) {
+            (Wish::Rest, Some(Ok(spinning))) => spinning.keep(&[], |_| false),
+            (Wish::Look, None) => self.spinning = Some(Spinning::new()),
+            _ => {}
+        }
+        match (self.wish, &self.beats) {
+            (Wish::Beat, None) => self.beats = Some(Beats::start(&self.cpus)),
+            (Wish::Look | Wish::Rest, Some(_)) => self.stop(),
+            _ => {}
+        }
+        finds || files(self) != before
+    }
+
+    /// Why nobody can see whether the threads that crowd the CPUs spin; None where that was not asked, or is seen.
+    #[must_use]
+    pub fn refused(&self) -> Option<&CountersError> {
+        self.spinning.as_ref()?.as_ref().err()
+    }
+
+    /// Ends it, and says what has come of it; None where there was no beat.
+    pub fn end(mut self) -> Option<Beaten> {
+        let seen = self.seen();
+        self.tempo.step(now(), false, seen);
+        self.stop();
+        let (without, with) = self.tempo.compared();
+        let computed = [without.computing()?, with.computing()?];
+        let Some(Ok(spinning)) = &self.spinning else { return None };
+        let uses =
+            spinning.uses(&self.places, |id| PERIOD.as_secs_f64() * self.places.times(id) as f64);
+        let place = uses.into_iter().next().map(|u| u.place);
+        Some(Beaten { time: self.time, cpu: self.cpu, place, computed })
+    }
+
+    /// The processes of the program.
+    fn find(&mut self) {
+        let before = thread_cpu_time();
+        let all = self.proc.processes().into_iter();
+        self.processes = all.filter(|&p| self.proc.descends(p, self.root)).collect();
+        let cost = thread_cpu_time() - before;
+        self.find_at = now() + FIND.max(cost.scale(1.0 / SHARE));
+    }
+
+    /// Where threads were since the last look.
+    fn seen(&mut self) -> Seen {
+        let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| self.wish != Wish::Rest) else {
+            return Seen::default();
+        };
+        // A thread that ends is forgotten at the next look, long before its number is used again.
+        let id = |tid| ThreadId { tid, start: 0 };
+        for &pid in &self.processes {
+            for tid in self.proc.threads(pid) {
+                if self.crowd.wants(tid) {
+                    spinning.look(&self.proc, pid, id(tid));
+                }
+            }
+        }
+        spinning.keep(&self.processes, |id| self.crowd.wants(id.tid));
+        let places = spinning.taken();
+        let seen = places.seen();
+        if self.beats.is_some() {
+            self.places.add(places);
+        }
+        seen
+    }
+
+    fn stop(&mut self) {
+        if let Some(beats) = self.beats.take() {
+            let (time, cpu) = beats.end();
+            self.time += time;
+            self.cpu += cpu;
+        }
+    }
+}
+
+/// Threads that wake up, each on its CPU.
+struct Beats {
+    since: Nanos,
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Nanos>>,
+}
+
+impl Beats {
+    fn start(cpus: &CpuSet) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let start = |cpu: CpuId| {
+            let ends = ends.clone();
+            let thread = std::thread::Builder::new().name("metronome".into());
+            // Where there can be no thread there are no beats: that shows in what comes of it.
+            thread.spawn(move || beat(cpu, &ends)).ok()
+        };
+        let threads = cpus.iter().filter_map(start).collect();
+        Self { since: now(), ends, threads }
+    }
+
+    /// For how long there were beats, and their CPU time.
+    fn end(mut self) -> (Nanos, Nanos) {
+        self.ends.store(true, Ordering::Relaxed);
+        let cpu = self.threads.drain(..).filter_map(|t| t.join().ok());
+        (now() - self.since, cpu.fold(Nanos::ZERO, |all, cpu| all + cpu))
+    }
+}
+
+impl Drop for Beats {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Wakes up on this CPU until it is to end; how much CPU time that took.
+fn beat(cpu: CpuId, ends: &AtomicBool) -> Nanos {
+    // Elsewhere it would wake up for nothing.
+    if set(Tid(0), &CpuSet::single(cpu)).is_err() {
+        return Nanos::ZERO;
+    }
+    // Without, the kernel puts beats off by 0.05 ms.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    while !ends.load(Ordering::Relaxed) {
+        std::thread::sleep(BEAT);
+    }
+    thread_cpu_time()
+}
