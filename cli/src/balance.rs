@@ -94,6 +94,10 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
     (facts.watch, facts.counting, facts.hands) = (watch, counting, hands);
+    // Where nothing could be loaded.
+    if facts.hands.is_none() {
+        facts.beat(&args.balance, args.cooperate, &supervisor, &whole);
+    }
     facts.watch_for_doctor(&args.balance, &supervisor);
     let wait_reports = facts.watch.as_ref().map(Watch::wait_reports);
     let openings = facts.watch.as_ref().and_then(Watch::openings);
@@ -164,6 +168,8 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
         ));
     }
     let mut facts = Facts::new(&args.balance, pid, command, notes, now());
+    let cpus = args.balance.cpus.as_ref().map_or_else(|| whole.clone(), |asked| whole.and(asked));
+    facts.beat(&args.balance, args.cooperate, &supervisor, &cpus);
     facts.watch_for_doctor(&args.balance, &supervisor);
     let (wait_reports, openings, counts) = (None, None, None);
     let said = Said {

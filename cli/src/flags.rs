@@ -210,6 +210,9 @@ pub(crate) struct ProgramArgs {
 pub(crate) struct AttachArgs {
     #[command(flatten)]
     pub(crate) balance: BalanceArgs,
+    /// Let threads that spin while they wait for each other hand their CPUs over
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) cooperate: CooperateArg,
     /// Process id of the program
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,

@@ -3,6 +3,7 @@
 //!
 //! Invariant (promise P8): where it cannot be loaded the program runs without, and a note says why.
 
+use crate::looking::{INTERVAL, pause_after};
 use crate::probe::sanitizers;
 use evenly_linux::clock::{now, thread_cpu_time};
 use evenly_linux::handover::{HandOver, Where};
@@ -19,14 +20,6 @@ use evenly_topology::cache_dir;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
-
-/// How often it is looked whether threads crowd their CPUs.
-const INTERVAL: Duration = Duration::from_millis(20);
-/// The part of a CPU that looking may take.
-const SHARE: f64 = 0.003;
-/// It is looked again after so long, whatever that costs.
-const LONGEST: Duration = Duration::from_secs(10);
 
 /// For a program that is to be started: all but the thread.
 pub(crate) struct Prepared(HandOver<Table>);
@@ -116,22 +109,5 @@ fn look(keeper: &Weak<Mutex<HandOver<Table>>>) {
         let cost = thread_cpu_time() - before;
         pause = if went_through_files { INTERVAL } else { pause_after(cost) };
         keeper.looks_again(now() + Nanos::from(pause));
-    }
-}
-
-fn pause_after(cost: Nanos) -> Duration {
-    Duration::from_nanos(cost.scale(1.0 / SHARE).0).clamp(INTERVAL, LONGEST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Would catch: ten thousand threads that are looked at as often as ten.
-    #[test]
-    fn what_costs_more_is_done_more_rarely() {
-        assert_eq!(pause_after(Nanos::from_micros(10)), INTERVAL);
-        assert_eq!(pause_after(Nanos::from_millis(3)), Duration::from_secs(1));
-        assert_eq!(pause_after(Nanos::from_millis(500)), LONGEST);
     }
 }

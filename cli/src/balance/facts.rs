@@ -1,9 +1,10 @@
 //! The report at the end: what is known beside what the balancer measured.
 
 use super::filter::{Names, filter_as_given};
-use crate::flags::BalanceArgs;
+use crate::flags::{BalanceArgs, CooperateArg};
 use crate::handover::HandingOver;
 use crate::messages::Counting;
+use crate::metronome::Beating;
 use crate::output::{self, expand};
 use crate::probe::{Watch, unseen_mpi};
 use crate::watching::Watching;
@@ -13,7 +14,7 @@ use evenly_errors::said;
 use evenly_linux::clock::now;
 use evenly_linux::live::LiveReport;
 use evenly_linux::supervise::{Outcome, Supervisor};
-use evenly_model::{Nanos, Pid};
+use evenly_model::{CpuSet, Nanos, Pid};
 use evenly_policy::PolicyInfo;
 use evenly_report::{Ended, RunReport};
 use evenly_trace::Recorder;
@@ -43,6 +44,8 @@ pub(super) struct Facts {
     pub(super) counting: Option<Counting>,
     /// Hands over the CPUs of threads that spin.
     pub(super) hands: Option<HandingOver>,
+    /// Sees whether threads spin, and has CPUs change hands often if they do.
+    pub(super) metronome: Option<Beating>,
     /// Sees for a recording what the doctor will need.
     watching: Option<Watching>,
     /// Bytes that the recording may have.
@@ -72,6 +75,7 @@ impl Facts {
             watch: None,
             counting: None,
             hands: None,
+            metronome: None,
             watching: None,
             record_limit: args.record_limit << 20,
         }
@@ -84,6 +88,20 @@ impl Facts {
         let (threads, pid) = (supervisor.threads(), supervisor.pid());
         let sparing = || Watching::sparing(threads, pid, wait_reports()).ok();
         self.watching = args.record.as_ref().and_then(|_| sparing());
+    }
+
+    /// Has CPUs change hands often where threads spin, if it is for that policy to change anything.
+    pub(super) fn beat(
+        &mut self,
+        args: &BalanceArgs,
+        cooperate: CooperateArg,
+        supervisor: &Supervisor,
+        cpus: &CpuSet,
+    ) {
+        if cooperate == CooperateArg::Auto && !args.policy().only_watches() {
+            let (threads, pid) = (supervisor.threads(), supervisor.pid());
+            self.metronome = Beating::start(threads, pid, cpus.clone(), &mut self.notes);
+        }
     }
 
     /// What the doctor will need, for the recording. None where there is nothing, or too much of it.
@@ -117,6 +135,8 @@ impl Facts {
         live.summary.notes.splice(0..0, self.notes.iter().cloned());
         live.summary.notes.extend(self.watch.as_ref().and_then(Watch::note));
         live.summary.notes.extend(self.hands.as_ref().and_then(HandingOver::note));
+        let beaten = self.metronome.take();
+        let metronome = beaten.and_then(|beating| beating.end(&mut live.summary.notes));
         let report = RunReport {
             schema: evenly_report::SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),
@@ -151,6 +171,7 @@ impl Facts {
             efficiency: None,
             probe: self.watch.as_ref().map(Watch::report),
             handed_over: self.hands.take().and_then(|hands| hands.report()),
+            metronome,
             messages: self.counting.as_ref().map(Counting::report),
             measured: None,
             gain: None,

@@ -102,6 +102,9 @@ pub struct RunReport {
     /// What threads that spun have handed over, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handed_over: Option<HandedOver>,
+    /// What came of CPUs that changed hands often, if they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metronome: Option<Metronome>,
     /// What MPI ranks have counted while they ran, where they did.
     pub messages: Option<MessagesReport>,
     /// What pausing showed, for the domain with most comparisons.
@@ -132,6 +135,38 @@ impl HandedOver {
         format!(
             "threads that spun{place} let others run for {:.2} s, and slept for {:.2} s",
             self.given_s, self.slept_s
+        )
+    }
+}
+
+/// CPUs that changed hands often while threads spun.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metronome {
+    /// For how long they did, in seconds.
+    pub seconds: f64,
+    /// How often, in microseconds.
+    pub interval_us: u64,
+    /// CPU time that it took, in seconds.
+    pub cpu_s: f64,
+    /// Where threads spun: a function, with its line where that is known.
+    pub place: Option<String>,
+    /// The part of their CPU time for which threads computed just before.
+    pub computed_without: f64,
+    /// The same meanwhile.
+    pub computed_with: f64,
+}
+
+impl Metronome {
+    fn words(&self) -> String {
+        let place = self.place.as_ref().map_or_else(String::new, |place| format!(" in {place}"));
+        format!(
+            "threads spun{place}, so CPUs changed hands every {} ms for {:.2} s (CPU time {:.2} s): threads \
+             computed for {:.0} % of their CPU time, and for {:.0} % without",
+            self.interval_us as f64 / 1e3,
+            self.seconds,
+            self.cpu_s,
+            100.0 * self.computed_with,
+            100.0 * self.computed_without
         )
     }
 }

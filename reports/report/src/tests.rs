@@ -91,6 +91,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         source: Some(String::from("schedstat")),
         probe: None,
         handed_over: None,
+        metronome: None,
         messages: None,
         measured: None,
         gain: None,
@@ -365,6 +366,23 @@ fn what_to_try_where_nothing_was_moved() {
     let mut r = report(four());
     handed(&mut r);
     let line = "hand-over   threads that spun in wait (a.c:7) let others run for 4.20 s, and slept for 0.31 s\n";
+    assert!(r.judged().text(false).contains(line));
+    // Nor where CPUs change hands often.
+    let beaten = |r: &mut RunReport| {
+        r.metronome = Some(Metronome {
+            seconds: 9.2,
+            interval_us: 200,
+            cpu_s: 0.41,
+            place: None,
+            computed_without: 0.044,
+            computed_with: 0.59,
+        });
+    };
+    assert!(!of(four(), beaten).contains("none ever slept"));
+    let mut r = report(four());
+    beaten(&mut r);
+    let line = "metronome   threads spun, so CPUs changed hands every 0.2 ms for 9.20 s (CPU time 0.41 s): threads \
+                computed for 59 % of their CPU time, and for 4 % without\n";
     assert!(r.judged().text(false).contains(line));
     for computes in [sees(10_300), of((1..=4).map(|i| thread(i, 4.5, 4.5, 1.0)).collect(), |_| ())]
     {

@@ -158,6 +158,9 @@ impl RunReport {
         if let Some(handed) = &self.handed_over {
             add(Shown::Always, "hand-over", handed.words());
         }
+        if let Some(metronome) = &self.metronome {
+            add(Shown::Always, "metronome", metronome.words());
+        }
         all.extend(messages);
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
         if let Some(quota) = self.quota_cpus {

@@ -372,7 +372,8 @@ impl RunReport {
         let sum = |f: fn(&ThreadSummary) -> f64| self.summary.threads.iter().map(f).sum::<f64>();
         let slept = sum(|t| t.blocked_s) / sum(|t| t.ran_s + t.waited_s + t.blocked_s).max(1e-9);
         // Threads that hand over their CPU spin for as long as nobody else has a use for it.
-        if n <= m || slept >= ASLEEP || self.handed_over.is_some() {
+        let hand_over = self.handed_over.is_some() || self.metronome.is_some();
+        if n <= m || slept >= ASLEEP || hand_over {
             return None;
         }
         match self.spun_share() {

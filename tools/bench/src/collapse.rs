@@ -2,7 +2,7 @@
 //! beside others.
 //!
 //! Each case is run with two threads, which is what the machine can do; under the kernel; under evenly as it is by default;
-//! and in the best setting that its kind has, where there is one. A collapse takes a hundred times as long, so runs of the
+//! under evenly where nothing is loaded into the program, as with `evenly attach`; and in the best setting that its kind has, where there is one. A collapse takes a hundred times as long, so runs of the
 //! kernel have a twentieth of the phases, and times are compared by phase.
 //!
 //! Invariant: all arms are interleaved, and each run's checksum is that of all others of the same work.
@@ -35,6 +35,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const TWO: &str = "two threads";
 const KERNEL: &str = "kernel";
 const EVENLY: &str = "evenly";
+const OUTSIDE: &str = "evenly from outside";
 const TUNED: &str = "tuned";
 
 /// The product of matrices again and again, which OpenBLAS computes by as many threads as there are CPUs.
@@ -76,7 +77,7 @@ pub(crate) struct CollapseArgs {
 struct Measurement {
     what: String,
     /// Time of each arm over the bound.
-    arms: [Option<Measured>; 3],
+    arms: [Option<Measured>; 4],
     /// Time of the kernel over that of evenly.
     speedup: Option<Measured>,
 }
@@ -117,9 +118,14 @@ impl Bench<'_> {
         if beside == Beside::Quota {
             argv.extend(self.group.as_ref().context("no quota")?.prefix());
         }
-        if arm == EVENLY {
+        let options: &[&str] = match arm {
+            EVENLY => &["run", "-q", "--"],
+            OUTSIDE => &["run", "-q", "--probe", "off", "--"],
+            _ => &[],
+        };
+        if !options.is_empty() {
             argv.push(self.tools.evenly.clone().into());
-            argv.extend(["run", "-q", "--"].map(OsString::from));
+            argv.extend(options.iter().map(OsString::from));
         }
         match kind.program {
             Program::Workload => argv.push(self.tools.workload(&words[0]).into()),
@@ -191,6 +197,10 @@ impl Kind {
             for arm in [KERNEL, EVENLY] {
                 seconds.add(bench, self, threads, arm)?;
             }
+            // Ranks would take as long as under the kernel.
+            if self.program == Program::Workload {
+                seconds.add(bench, self, threads, OUTSIDE)?;
+            }
             if self.tuned.is_some() {
                 seconds.add(bench, self, threads, TUNED)?;
             }
@@ -202,7 +212,7 @@ impl Kind {
         let of_bound = |name| Some(Measured::ratio(of(name), two, seed)?.scaled(1.0 / bound));
         Ok(Measurement {
             what: format!("{}, {threads} threads", self.what),
-            arms: [KERNEL, EVENLY, TUNED].map(of_bound),
+            arms: [KERNEL, EVENLY, OUTSIDE, TUNED].map(of_bound),
             speedup: Measured::ratio(of(KERNEL), of(EVENLY), seed),
         })
     }
@@ -219,7 +229,8 @@ impl Measurement {
 }
 
 fn report(cases: &[Measurement]) -> String {
-    let head = ["on two CPUs, times of the bound", KERNEL, EVENLY, TUNED, "kernel / evenly"];
+    let head =
+        ["on two CPUs, times of the bound", KERNEL, EVENLY, OUTSIDE, TUNED, "kernel / evenly"];
     let rows = cases.iter().map(Measurement::row);
     let rows: Vec<Vec<String>> =
         std::iter::once(head.map(str::to_owned).to_vec()).chain(rows).collect();

@@ -121,6 +121,28 @@ pub(super) fn kinds() -> Vec<Kind> {
         tuned: None,
     };
     vec![
+        // Where there is nothing to gain, nothing may be lost.
+        Kind {
+            threads: &[2],
+            shorter: 1,
+            ..kind(
+                "fits-15us",
+                "barrier of C11 atomics, 15 us",
+                60_000,
+                Bound::Phases,
+                |n, p, ms| spmd("spin", n, p, ms * 15 / 1_000),
+            )
+        },
+        Kind {
+            shorter: 1,
+            ..kind(
+                "sleeps-0.2ms",
+                "barrier that sleeps, 0.2 ms",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| spmd("block", n, p, ms / 5),
+            )
+        },
         Kind {
             tuned: YIELDS,
             ..kind(

@@ -1,0 +1,53 @@
+//! Threads that spin in a program that runs already.
+#![allow(missing_docs, clippy::unwrap_used)]
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use common::{Running, State, masks, narrowed, signal, wait_until, whole, workload};
+use evenly_linux::proc::{Proc, parse_schedstat, read_all};
+use evenly_linux::samples::Samples;
+use evenly_model::{Nanos, Pid, Tid};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// CPU time of the threads with this name.
+fn used_by(pid: Pid, name: &str) -> Nanos {
+    let proc = Proc::default();
+    let is_it = |tid: &Tid| proc.thread_stat(*tid).is_some_and(|s| s.name() == name);
+    let ran =
+        |tid| Some(parse_schedstat(&read_all(&proc.thread_file(tid, "schedstat")).ok()?)?.ran);
+    let all = proc.threads(pid).into_iter().filter(is_it).filter_map(ran);
+    all.fold(Nanos::ZERO, |sum, ran| sum + ran)
+}
+
+/// One thread more than there are CPUs, which meet at a spinning barrier of their own.
+#[test]
+fn cpus_change_hands_often_while_threads_spin() {
+    let Some(whole) = whole() else { return };
+    if let Err(e) = Samples::new() {
+        return evenly_testing::skip("perf-events", e);
+    }
+    let state = State::new();
+    let n = whole.len() + 1;
+    let (threads, spmd) = (n.to_string(), workload("spmd"));
+    let forever = ["--phases", "100000000", "--iters", "10000", "--barrier", "spin"];
+    let mut program =
+        Running::start(&[&[spmd.as_str(), "--threads", &threads], &forever[..]].concat());
+    wait_until("its threads", || masks(program.pid()).len() > n);
+    let mut evenly = state.start(&["attach", &program.pid().to_string()]);
+    wait_until("CPUs to have changed hands often for a second", || {
+        used_by(evenly.pid(), "metronome") > Nanos::from_millis(20)
+    });
+    signal(evenly.pid(), Signal::INT);
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+    let report: Value = evenly.report();
+    let metronome = &report["metronome"];
+    let part = |name: &str| metronome[name].as_f64().unwrap();
+    assert!(part("computed_with") > part("computed_without"), "{metronome}");
+    assert!(metronome["place"].as_str().unwrap().contains("barrier.c:"), "{metronome}");
+    assert!(part("cpu_s") > 0.0 && part("seconds") > 0.0, "{metronome}");
+    // The program runs on as before.
+    assert!(program.is_alive());
+    assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
+}
