@@ -3,7 +3,7 @@
 use crate::looking::{INTERVAL, pause_after};
 use evenly_linux::clock::{now, thread_cpu_time};
 use evenly_linux::limits::Limits;
-use evenly_linux::metronome::{BEAT, Beaten, Metronome};
+use evenly_linux::metronome::{Beaten, Metronome};
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Threads;
 use evenly_model::{CpuSet, Pid};
@@ -59,11 +59,11 @@ impl Beating {
                 "--cooperate: threads keep their CPU if they spin, because it cannot be seen where they are: {why}"
             ));
         }
-        let Beaten { time, cpu, place, computed: [computed_without, computed_with] } =
+        let Beaten { time, beat, cpu, place, computed: [computed_without, computed_with] } =
             metronome.end()?;
         Some(evenly_report::Metronome {
             seconds: time.as_secs_f64(),
-            interval_us: BEAT.as_micros() as u64,
+            interval_us: beat.0 / 1_000,
             cpu_s: cpu.as_secs_f64(),
             place,
             computed_without,

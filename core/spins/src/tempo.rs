@@ -6,6 +6,8 @@
 //!     ^                  |                       |
 //!     +--they do not-----+------does not help----+      for PATIENCE, twice as long each time
 //! ```
+//!
+//! While threads spin for much of their CPU time nevertheless, beats that follow sooner are tried, and kept where they help.
 
 use evenly_model::Nanos;
 
@@ -15,6 +17,11 @@ const ENOUGH: u64 = 100;
 const SPINS: f64 = 0.3;
 /// It helps if threads compute for so many times the part of their CPU time for which they did before.
 const WORTH: f64 = 1.1;
+/// The time from one beat to the next; the first is tried first.
+const BEATS: [Nanos; 3] =
+    [Nanos::from_micros(200), Nanos::from_micros(100), Nanos::from_micros(50)];
+/// Nothing more is tried where threads compute for this part of their CPU time.
+const GOOD: f64 = 0.7;
 /// Nothing crowds the CPUs any longer if nothing did for so long.
 const HOLD: Nanos = Nanos::from_millis(2_000);
 /// After so long it is compared again.
@@ -51,15 +58,26 @@ pub enum Wish {
     Rest,
     /// Samples are taken.
     Look,
-    /// Samples are taken, and CPUs change hands often.
-    Beat,
+    /// Samples are taken, and CPUs change hands, one time after the other after so long.
+    Beat(Nanos),
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    Rests { until: Nanos },
-    Looks { seen: Seen },
-    Beats { since: Nanos, before: Seen, seen: Seen, judged: bool },
+    Rests {
+        until: Nanos,
+    },
+    Looks {
+        seen: Seen,
+    },
+    /// With these beats since then; what was seen with the slower ones before, or without.
+    Beats {
+        level: usize,
+        since: Nanos,
+        before: Seen,
+        seen: Seen,
+        judged: bool,
+    },
 }
 
 /// What is wished, and what came of it.
@@ -69,6 +87,8 @@ pub struct Tempo {
     /// When threads crowded their CPUs last.
     crowded_at: Option<Nanos>,
     patience: Nanos,
+    /// The beats that help most, as far as that is known.
+    level: usize,
     without: Seen,
     with: Seen,
 }
@@ -79,6 +99,7 @@ impl Default for Tempo {
             state: State::Rests { until: Nanos::ZERO },
             crowded_at: None,
             patience: PATIENCE[0],
+            level: 0,
             without: Seen::default(),
             with: Seen::default(),
         }
@@ -111,17 +132,23 @@ impl Tempo {
             State::Looks { seen } if seen.all >= ENOUGH => {
                 if seen.waiting as f64 >= SPINS * seen.all as f64 {
                     self.without.add(seen);
-                    State::Beats { since: now, before: seen, seen: Seen::default(), judged: false }
+                    self.begins(now, self.level, seen)
                 } else {
                     self.rests(now)
                 }
             }
-            State::Beats { before, seen, judged: false, .. } if seen.all >= ENOUGH => {
-                if seen.computing() < before.computing().map(|part| WORTH * part) {
-                    self.rests(now)
+            State::Beats { level, since, before, seen, judged: false } if seen.all >= ENOUGH => {
+                let helps = seen.computing() >= before.computing().map(|part| WORTH * part);
+                if helps {
+                    (self.level, self.patience) = (level, PATIENCE[0]);
+                }
+                let faster = level + 1;
+                if helps && faster < BEATS.len() && seen.computing() < Some(GOOD) {
+                    self.begins(now, faster, seen)
+                } else if helps || level > self.level {
+                    State::Beats { level: self.level, since, before, seen, judged: true }
                 } else {
-                    self.patience = PATIENCE[0];
-                    State::Beats { since: now, before, seen, judged: true }
+                    self.rests(now)
                 }
             }
             State::Beats { since, .. } if now - since >= STRETCH => {
@@ -132,14 +159,24 @@ impl Tempo {
         match self.state {
             State::Rests { .. } => Wish::Rest,
             State::Looks { .. } => Wish::Look,
-            State::Beats { .. } => Wish::Beat,
+            State::Beats { level, .. } => Wish::Beat(BEATS[level]),
         }
+    }
+
+    /// The beats that help most, as far as that is known.
+    #[must_use]
+    pub fn beat(&self) -> Nanos {
+        BEATS[self.level]
     }
 
     /// What was seen just before CPUs changed hands often, and meanwhile.
     #[must_use]
     pub fn compared(&self) -> (Seen, Seen) {
         (self.without, self.with)
+    }
+
+    fn begins(&self, now: Nanos, level: usize, before: Seen) -> State {
+        State::Beats { level, since: now, before, seen: Seen::default(), judged: false }
     }
 
     fn rests(&mut self, now: Nanos) -> State {
@@ -155,7 +192,7 @@ mod tests {
 
     const STEP: Nanos = Nanos::from_millis(20);
 
-    /// A program whose threads compute for one part of their CPU time without, and for another with beats.
+    /// A program whose threads compute for one part of their CPU time without, and for others with the beats.
     struct Program {
         tempo: Tempo,
         now: Nanos,
@@ -163,13 +200,14 @@ mod tests {
         crowded: bool,
         /// Samples in a step.
         samples: u64,
-        computes: [f64; 2],
+        computes: [f64; 4],
     }
 
     impl Program {
-        fn new(computes: [f64; 2]) -> Self {
+        fn new([without, with]: [f64; 2]) -> Self {
             let (tempo, wish) = (Tempo::default(), Wish::Rest);
             let now = Nanos::from_millis(5_000);
+            let computes = [without, with, with, with];
             Self { tempo, now, wish, crowded: true, samples: 10, computes }
         }
 
@@ -178,14 +216,15 @@ mod tests {
             let steps = (seconds / STEP.as_secs_f64()) as u64;
             let mut parts = [0.0; 2];
             for _ in 0..steps {
-                let part = self.computes[usize::from(self.wish == Wish::Beat)];
+                let beat = BEATS.iter().position(|&beat| self.wish == Wish::Beat(beat));
+                let part = self.computes[beat.map_or(0, |level| level + 1)];
                 let waiting = (self.samples as f64 * (1.0 - part)).round() as u64;
                 let is_seen = self.wish != Wish::Rest;
                 let new = Seen { all: self.samples, waiting };
                 self.now += STEP;
                 let new = if is_seen { new } else { Seen::default() };
                 self.wish = self.tempo.step(self.now, self.crowded, new);
-                parts[0] += f64::from(u8::from(self.wish == Wish::Beat)) / steps as f64;
+                parts[0] += f64::from(u8::from(matches!(self.wish, Wish::Beat(_)))) / steps as f64;
                 parts[1] += f64::from(u8::from(self.wish == Wish::Look)) / steps as f64;
             }
             parts
@@ -210,13 +249,13 @@ mod tests {
         // It ends when others go, and begins again.
         let mut p = Program::new([0.1, 0.8]);
         p.runs(5.0);
-        assert_eq!(p.wish, Wish::Beat);
+        assert_eq!(p.wish, Wish::Beat(BEATS[0]));
         p.crowded = false;
         p.runs(HOLD.as_secs_f64() + 0.1);
         assert_eq!(p.wish, Wish::Rest);
         p.crowded = true;
         p.runs(1.0);
-        assert_eq!(p.wish, Wish::Beat);
+        assert_eq!(p.wish, Wish::Beat(BEATS[0]));
     }
 
     /// Would catch: beats that go on although nobody has anything of them.
@@ -228,10 +267,30 @@ mod tests {
         let [beats, _] = p.runs(3_600.0);
         assert!(beats > 0.0 && beats < 0.001, "{beats}");
         // As soon as it does, that is forgotten.
-        p.computes[1] = 0.9;
+        p.computes = [0.3, 0.9, 0.9, 0.9];
         p.runs(PATIENCE[1].as_secs_f64());
         assert!(p.runs(60.0)[0] > 0.9);
         assert_eq!(p.tempo.patience, PATIENCE[0]);
+    }
+
+    #[test]
+    fn beats_are_as_fast_as_helps() {
+        for (computes, best) in [
+            ([0.05, 0.2, 0.4, 0.65], 2),
+            ([0.05, 0.4, 0.6, 0.62], 1),
+            ([0.05, 0.4, 0.3, 0.9], 0),
+            ([0.05, 0.75, 0.9, 0.9], 0),
+        ] {
+            let mut p = Program { computes, samples: 100, ..Program::new([0.0, 0.0]) };
+            for seconds in [5.0, 100.0] {
+                p.runs(seconds);
+                assert_eq!(p.tempo.beat(), BEATS[best], "{computes:?}");
+            }
+            // Others are tried for moments only.
+            let seen = p.tempo.compared().1;
+            let part = seen.computing().unwrap();
+            assert!((part - computes[best + 1]).abs() < 0.02, "{computes:?}: {part}");
+        }
     }
 
     /// Would catch: a verdict on a handful of samples.
@@ -241,7 +300,7 @@ mod tests {
         p.runs(ENOUGH as f64 * STEP.as_secs_f64());
         assert_eq!(p.wish, Wish::Look);
         p.runs(3.0 * STEP.as_secs_f64());
-        assert_eq!(p.wish, Wish::Beat);
+        assert_eq!(p.wish, Wish::Beat(BEATS[0]));
         assert_eq!(Seen::default().computing(), None);
     }
 }

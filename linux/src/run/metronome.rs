@@ -1,7 +1,7 @@
 //! CPUs that change hands often where threads that spin crowd them, from outside: nothing of the program is changed.
 //!
 //! A thread that spins keeps its CPU until the scheduler looks at it again, which is at its clock's next tick, or when another
-//! thread wakes up there. So on each CPU of the program a thread of evenly's own wakes up every [`BEAT`], and sleeps again.
+//! thread wakes up there. So on each CPU of the program a thread of evenly's own wakes up at each beat, and sleeps again.
 //!
 //! Invariant: there are no beats but while samples show that threads spin, crowd their CPUs, and compute more with than
 //! without ([`Tempo`]).
@@ -17,12 +17,10 @@ use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use evenly_spins::{Seen, Tempo, Wish};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The time from one beat to the next.
-pub const BEAT: Duration = Duration::from_micros(200);
 /// How often processes are looked for that the program has started.
 const FIND: Nanos = Nanos::from_millis(1_000);
 /// The part of a CPU that looking for them may take.
@@ -33,6 +31,8 @@ const SHARE: f64 = 0.003;
 pub struct Beaten {
     /// For how long there were beats.
     pub time: Nanos,
+    /// The time from one to the next, last.
+    pub beat: Nanos,
     /// CPU time of the threads that made them.
     pub cpu: Nanos,
     /// Where threads spin: a function, with its line where that is known.
@@ -104,7 +104,8 @@ impl Metronome {
             _ => {}
         }
         match (self.wish, &self.beats) {
-            (Wish::Beat, None) => self.beats = Some(Beats::start(&self.cpus)),
+            (Wish::Beat(beat), Some(beats)) => beats.every.store(beat.0, Ordering::Relaxed),
+            (Wish::Beat(beat), None) => self.beats = Some(Beats::start(&self.cpus, beat)),
             (Wish::Look | Wish::Rest, Some(_)) => self.stop(),
             _ => {}
         }
@@ -128,7 +129,7 @@ impl Metronome {
         let uses =
             spinning.uses(&self.places, |id| PERIOD.as_secs_f64() * self.places.times(id) as f64);
         let place = uses.into_iter().next().map(|u| u.place);
-        Some(Beaten { time: self.time, cpu: self.cpu, place, computed })
+        Some(Beaten { time: self.time, beat: self.tempo.beat(), cpu: self.cpu, place, computed })
     }
 
     /// The processes of the program.
@@ -175,26 +176,27 @@ impl Metronome {
 /// Threads that wake up, each on its CPU.
 struct Beats {
     since: Nanos,
-    ends: Arc<AtomicBool>,
+    /// The time from one beat to the next, in nanoseconds; 0 where there is none any more.
+    every: Arc<AtomicU64>,
     threads: Vec<JoinHandle<Nanos>>,
 }
 
 impl Beats {
-    fn start(cpus: &CpuSet) -> Self {
-        let ends = Arc::new(AtomicBool::new(false));
+    fn start(cpus: &CpuSet, beat: Nanos) -> Self {
+        let every = Arc::new(AtomicU64::new(beat.0));
         let start = |cpu: CpuId| {
-            let ends = ends.clone();
+            let every = every.clone();
             let thread = std::thread::Builder::new().name("metronome".into());
             // Where there can be no thread there are no beats: that shows in what comes of it.
-            thread.spawn(move || beat(cpu, &ends)).ok()
+            thread.spawn(move || make_beats(cpu, &every)).ok()
         };
         let threads = cpus.iter().filter_map(start).collect();
-        Self { since: now(), ends, threads }
+        Self { since: now(), every, threads }
     }
 
     /// For how long there were beats, and their CPU time.
     fn end(mut self) -> (Nanos, Nanos) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.every.store(0, Ordering::Relaxed);
         let cpu = self.threads.drain(..).filter_map(|t| t.join().ok());
         (now() - self.since, cpu.fold(Nanos::ZERO, |all, cpu| all + cpu))
     }
@@ -202,20 +204,23 @@ impl Beats {
 
 impl Drop for Beats {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.every.store(0, Ordering::Relaxed);
     }
 }
 
 /// Wakes up on this CPU until it is to end; how much CPU time that took.
-fn beat(cpu: CpuId, ends: &AtomicBool) -> Nanos {
+fn make_beats(cpu: CpuId, every: &AtomicU64) -> Nanos {
     // Elsewhere it would wake up for nothing.
     if set(Tid(0), &CpuSet::single(cpu)).is_err() {
         return Nanos::ZERO;
     }
     // Without, the kernel puts beats off by 0.05 ms.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    while !ends.load(Ordering::Relaxed) {
-        std::thread::sleep(BEAT);
+    loop {
+        let beat = every.load(Ordering::Relaxed);
+        if beat == 0 {
+            return thread_cpu_time();
+        }
+        std::thread::sleep(Duration::from_nanos(beat));
     }
-    thread_cpu_time()
 }

@@ -180,7 +180,7 @@ fn is_interrupt(e: &RunError) -> bool {
 /// The run of a case: about `seconds` long.
 fn arm(site: &Site, [computing, sleeping, churn]: [usize; 3], cpus: usize, seconds: f64) -> Arm {
     let command: Vec<OsString> = if sleeping + churn == 0 {
-        let phase_ms = (seconds * 1e3 * cpus as f64 / computing as f64) as u32;
+        let phase_ms = (seconds * 1e3 * cpus as f64 / computing as f64).floor();
         let program = Program::Spmd { phases: 1, phase_ms, barrier: "block" };
         program.argv(&site.tools, computing, site.iterations_per_ms)
     } else {

@@ -1,5 +1,5 @@
-//! The demo: a program whose threads do not divide evenly among the CPUs, and one beside which somebody
-//! computes, each under the kernel and under evenly, and a picture of who ran where.
+//! The demo: a program whose threads do not divide evenly among the CPUs, one beside which somebody computes, and one whose
+//! threads spin, each under the kernel and under evenly, and a picture of who ran where.
 
 mod picture;
 
@@ -26,36 +26,48 @@ struct Row {
     drawn: Option<usize>,
 }
 
-/// Both rows; with four rounds and the picture they take about a minute.
-fn rows(runs: usize) -> [Row; 2] {
-    let row = |name: &str, threads, phases, phase_ms, neighbours, ways| Benchmark {
+/// All rows; with four rounds and the picture they take about a minute.
+fn rows(runs: usize) -> [Row; 3] {
+    let row = |name: &str, threads, program, neighbours, ways: &[Way]| Benchmark {
         name: name.to_owned(),
         threads,
         cpus: 2,
-        program: Program::OmpSpmd { runtime: "gomp", phases, phase_ms },
+        program,
         neighbours,
-        ways,
+        ways: ways.to_vec(),
         runs,
         lab: None,
     };
+    let omp = |phases, phase_ms| Program::OmpSpmd { runtime: "gomp", phases, phase_ms };
     let computes = Neighbour { cpu: Some(1), nice: 0, habit: Habit::Always };
     [
         Row {
             what: "3 threads on 2 CPUs, OpenMP, 1 ms of work between two barriers",
-            benchmark: row("phases", 3, 1_200, 1.0, Vec::new(), THREE.to_vec()),
+            benchmark: row("phases", 3, omp(1_200, 1.0), Vec::new(), THREE),
             drawn: Some(10),
         },
         Row {
             what: "2 threads on 2 CPUs, on one of which another program computes, 0.5 ms of work between two \
                 barriers",
-            benchmark: row("neighbour", 2, 1_600, 0.5, vec![computes], BESIDE.to_vec()),
+            benchmark: row("neighbour", 2, omp(1_600, 0.5), vec![computes], REST),
+            drawn: None,
+        },
+        Row {
+            what: "3 threads on 2 CPUs that spin at a barrier of their own, 0.2 ms of work between two barriers",
+            benchmark: row(
+                "spins",
+                3,
+                Program::Spmd { phases: 800, phase_ms: 0.2, barrier: "spin" },
+                Vec::new(),
+                REST,
+            ),
             drawn: None,
         },
     ]
 }
 
 const THREE: &[Way] = &[Way::Alone, Way::Full, Way::Kernel, DEFAULT];
-const BESIDE: &[Way] = &[Way::Alone, Way::Kernel, DEFAULT];
+const REST: &[Way] = &[Way::Alone, Way::Kernel, DEFAULT];
 
 /// How it is run.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +98,7 @@ pub(crate) fn demo(
         .with_context(|| format!("cannot make the directory {}", out.display()))?;
     wait_for_quiet(cpus, options, &mut || look(cpus), &mut tell)?;
     tell(&format!(
-        "evenly-bench: two programs under Linux alone and under evenly, and what their work takes alone; \
+        "evenly-bench: three programs under Linux alone and under evenly, and what their work takes alone; \
          {runs} runs of each in random order, about a minute"
     ));
     let site = Site::host(tools, seed)?;
@@ -309,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_row_has_what_linux_and_evenly_took_beside_the_limit() {
-        let [row, _] = rows(3);
+        let [row, ..] = rows(3);
         let text = text(row.what, &scripted(&row.benchmark, None));
         let lines: Vec<&str> = text.lines().filter(|l| !l.is_empty()).collect();
         assert_eq!(lines[0], row.what);

@@ -14,7 +14,7 @@ pub(crate) const COST: &str = "cost";
 #[serde(rename_all = "snake_case", tag = "name")]
 pub(crate) enum Program {
     /// POSIX threads with a barrier after each phase. The work is per thread.
-    Spmd { phases: u32, phase_ms: u32, barrier: &'static str },
+    Spmd { phases: u32, phase_ms: f64, barrier: &'static str },
     /// The same work in OpenMP; with the runtime [`SPINS`], libomp whose threads spin at barriers.
     OmpSpmd { runtime: &'static str, phases: u32, phase_ms: f64 },
     /// The same work in OpenMP, each phase a parallel region.
@@ -45,8 +45,7 @@ impl Program {
         let (file, arguments): (String, Vec<String>) = match self {
             Self::Spmd { phases, phase_ms, barrier } => {
                 let phases = phases.to_string();
-                let list =
-                    ["--phases", &phases, "--iters", &iters(phase_ms.into()), "--barrier", barrier];
+                let list = ["--phases", &phases, "--iters", &iters(phase_ms), "--barrier", barrier];
                 ("spmd".into(), list.map(str::to_owned).into())
             }
             Self::OmpSpmd { runtime, phases, phase_ms }
@@ -267,7 +266,8 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
         all.push(Benchmark { name, threads, cpus, program, neighbours, ways, runs, lab });
     };
     for n in [3, 5] {
-        let program = Program::Spmd { phases: 1, phase_ms: pick(1_500, 4_000), barrier: "block" };
+        let program =
+            Program::Spmd { phases: 1, phase_ms: pick(1_500, 4_000).into(), barrier: "block" };
         add(format!("one-phase-{n}-on-2"), n, program, ALL, runs(3, 7));
         add(format!("secretary-{n}-on-2"), n, program, WITH_SECRETARY, runs(3, 7));
     }
@@ -276,7 +276,7 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
             [(3, &["block", "spin", "yield", "spinblock"][..]), (5, &["block", "spin"])]
         {
             for &barrier in barriers {
-                let program = Program::Spmd { phases, phase_ms, barrier };
+                let program = Program::Spmd { phases, phase_ms: phase_ms.into(), barrier };
                 let name = format!("phases-{phase_ms}ms-{barrier}-{n}-on-2");
                 add(name, n, program, ALL, runs(3, 5));
             }
@@ -319,15 +319,16 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
         }
     }
     // In the long form long enough for the guard's first pause, after three seconds.
-    let balanced = Program::Spmd { phases: 1, phase_ms: pick(1_000, 4_000), barrier: "block" };
+    let balanced =
+        Program::Spmd { phases: 1, phase_ms: pick(1_000, 4_000).into(), barrier: "block" };
     let ways = [Way::Alone, Way::Kernel, JUGGLE, HYBRID, DEFAULT];
     add("balanced-2-on-2".into(), 2, balanced, &ways, runs(20, 40));
 
-    let beside = |name: String, threads, phase_ms, neighbours, runs| Benchmark {
+    let beside = |name: String, threads, phase_ms: u32, neighbours, runs| Benchmark {
         name,
         threads,
         cpus: 2,
-        program: Program::Spmd { phases: 1, phase_ms, barrier: "block" },
+        program: Program::Spmd { phases: 1, phase_ms: phase_ms.into(), barrier: "block" },
         neighbours,
         ways: BESIDE_NEIGHBOURS.to_vec(),
         runs,
@@ -360,9 +361,9 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
 
 /// The benchmarks that need more than two CPUs. Phases are in milliseconds of an emulated CPU.
 pub(crate) fn lab(quick: bool) -> Vec<Benchmark> {
-    let (runs, long_ms) = if quick { (3, 4_000) } else { (5, 6_000) };
+    let (runs, long_ms) = if quick { (3, 4_000.0) } else { (5, 6_000.0) };
     let long = Program::Spmd { phases: 1, phase_ms: long_ms, barrier: "block" };
-    let spinning = Program::Spmd { phases: 20, phase_ms: 100, barrier: "spin" };
+    let spinning = Program::Spmd { phases: 20, phase_ms: 100.0, barrier: "spin" };
     let mut all = Vec::new();
     for (threads, cpus, of) in [(8, 7, 8), (9, 8, 8), (16, 12, 12)] {
         for (name, program) in [("one-phase", long), ("phases-100ms-spin", spinning)] {
@@ -468,7 +469,7 @@ mod tests {
     #[test]
     fn a_command_is_the_same_work_whatever_the_number_of_threads() {
         let tools = Tools::at("/e", "/w");
-        let program = Program::Spmd { phases: 8, phase_ms: 100, barrier: "spin" };
+        let program = Program::Spmd { phases: 8, phase_ms: 100.0, barrier: "spin" };
         let argv = |n| crate::tools::words(&program.argv(&tools, n, 1_000));
         assert_eq!(
             argv(3).join(" "),

@@ -134,16 +134,6 @@ pub(super) fn kinds() -> Vec<Kind> {
             )
         },
         Kind {
-            shorter: 1,
-            ..kind(
-                "sleeps-0.2ms",
-                "barrier that sleeps, 0.2 ms",
-                5_000,
-                Bound::Phases,
-                |n, p, ms| spmd("block", n, p, ms / 5),
-            )
-        },
-        Kind {
             tuned: YIELDS,
             ..kind(
                 "c11-0.2ms",
