@@ -93,7 +93,16 @@ impl HandingOver {
             Where::Yields => Some("sched_yield".into()),
         });
         let (given_s, slept_s) = (given.as_secs_f64(), slept.as_secs_f64());
-        (traps > 0).then_some(HandedOver { asked: traps, given_s, slept_s, place })
+        let worth = keeper.worth();
+        let [cpus_without, cpus_with] = [0, 1].map(|i| worth.map(|cpus| cpus[i]));
+        (traps > 0).then_some(HandedOver {
+            asked: traps,
+            given_s,
+            slept_s,
+            place,
+            cpus_without,
+            cpus_with,
+        })
     }
 }
 

@@ -59,15 +59,14 @@ impl Beating {
                 "--cooperate: threads keep their CPU if they spin, because it cannot be seen where they are: {why}"
             ));
         }
-        let Beaten { time, beat, cpu, place, computed: [computed_without, computed_with] } =
-            metronome.end()?;
+        let Beaten { time, beat, cpu, place, cpus: [cpus_without, cpus_with] } = metronome.end()?;
         Some(evenly_report::Metronome {
             seconds: time.as_secs_f64(),
             interval_us: beat.0 / 1_000,
             cpu_s: cpu.as_secs_f64(),
             place,
-            computed_without,
-            computed_with,
+            cpus_without,
+            cpus_with,
         })
     }
 }

@@ -22,12 +22,16 @@ mod decoded;
 mod module;
 mod names;
 mod places;
+mod seen;
 mod tempo;
 mod turns;
+mod worth;
 
 pub use code::waits;
 pub use decoded::Wait;
 pub use module::{Module, Spin, SpinsError};
 pub use names::place;
 pub use places::{Handed, Place, Places, Taking};
-pub use tempo::{Seen, Tempo, Wish};
+pub use seen::Seen;
+pub use tempo::{Tempo, Wish};
+pub use worth::{Act, Worth};

@@ -9,13 +9,14 @@
 //!
 //! While threads spin for much of their CPU time nevertheless, beats that follow sooner are tried, and kept where they help.
 
+use crate::seen::Seen;
 use evenly_model::Nanos;
 
 /// So many samples say what threads do.
 const ENOUGH: u64 = 100;
 /// Threads spin if they do so in this part of the samples.
 const SPINS: f64 = 0.3;
-/// It helps if threads compute for so many times the part of their CPU time for which they did before.
+/// It helps if threads compute for so many times the time, in each second, for which they did before.
 const WORTH: f64 = 1.1;
 /// The time from one beat to the next; the first is tried first.
 const BEATS: [Nanos; 3] =
@@ -28,28 +29,6 @@ const HOLD: Nanos = Nanos::from_millis(2_000);
 const STRETCH: Nanos = Nanos::from_millis(30_000);
 /// For how long it rests where it does not help, the first time and at most.
 const PATIENCE: [Nanos; 2] = [Nanos::from_millis(10_000), Nanos::from_millis(320_000)];
-
-/// How often threads were seen, and how often in a loop that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Seen {
-    /// Anywhere.
-    pub all: u64,
-    /// In a loop that waits.
-    pub waiting: u64,
-}
-
-impl Seen {
-    /// The part of their CPU time for which they computed; None where they were not seen.
-    #[must_use]
-    pub fn computing(&self) -> Option<f64> {
-        (self.all > 0).then(|| (self.all - self.waiting.min(self.all)) as f64 / self.all as f64)
-    }
-
-    fn add(&mut self, other: Self) {
-        self.all += other.all;
-        self.waiting += other.waiting;
-    }
-}
 
 /// What is to be done until the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +63,7 @@ enum State {
 #[derive(Debug)]
 pub struct Tempo {
     state: State,
+    at: Nanos,
     /// When threads crowded their CPUs last.
     crowded_at: Option<Nanos>,
     patience: Nanos,
@@ -97,6 +77,7 @@ impl Default for Tempo {
     fn default() -> Self {
         Self {
             state: State::Rests { until: Nanos::ZERO },
+            at: Nanos::ZERO,
             crowded_at: None,
             patience: PATIENCE[0],
             level: 0,
@@ -110,6 +91,8 @@ impl Tempo {
     /// Goes on. `crowded` is whether more threads wanted to run than there are CPUs, and `new` what was seen, both since the
     /// last step.
     pub fn step(&mut self, now: Nanos, crowded: bool, new: Seen) -> Wish {
+        let time = now - std::mem::replace(&mut self.at, now);
+        let new = Seen { time, ..new };
         if crowded {
             self.crowded_at = Some(now);
         }
@@ -138,12 +121,12 @@ impl Tempo {
                 }
             }
             State::Beats { level, since, before, seen, judged: false } if seen.all >= ENOUGH => {
-                let helps = seen.computing() >= before.computing().map(|part| WORTH * part);
+                let helps = seen.rate() >= before.rate().map(|rate| WORTH * rate);
                 if helps {
                     (self.level, self.patience) = (level, PATIENCE[0]);
                 }
                 let faster = level + 1;
-                if helps && faster < BEATS.len() && seen.computing() < Some(GOOD) {
+                if helps && faster < BEATS.len() && seen.part() < Some(GOOD) {
                     self.begins(now, faster, seen)
                 } else if helps || level > self.level {
                     State::Beats { level: self.level, since, before, seen, judged: true }
@@ -220,7 +203,7 @@ mod tests {
                 let part = self.computes[beat.map_or(0, |level| level + 1)];
                 let waiting = (self.samples as f64 * (1.0 - part)).round() as u64;
                 let is_seen = self.wish != Wish::Rest;
-                let new = Seen { all: self.samples, waiting };
+                let new = Seen { all: self.samples, waiting, time: Nanos::ZERO };
                 self.now += STEP;
                 let new = if is_seen { new } else { Seen::default() };
                 self.wish = self.tempo.step(self.now, self.crowded, new);
@@ -237,7 +220,7 @@ mod tests {
         let [beats, looks] = p.runs(300.0);
         assert!(beats > 0.98 && looks > 0.003, "{beats} {looks}");
         let (without, with) = p.tempo.compared();
-        assert_eq!((without.computing(), with.computing()), (Some(0.1), Some(0.8)));
+        assert_eq!((without.part(), with.part()), (Some(0.1), Some(0.8)));
     }
 
     #[test]
@@ -288,7 +271,7 @@ mod tests {
             }
             // Others are tried for moments only.
             let seen = p.tempo.compared().1;
-            let part = seen.computing().unwrap();
+            let part = seen.part().unwrap();
             assert!((part - computes[best + 1]).abs() < 0.02, "{computes:?}: {part}");
         }
     }
@@ -301,6 +284,5 @@ mod tests {
         assert_eq!(p.wish, Wish::Look);
         p.runs(3.0 * STEP.as_secs_f64());
         assert_eq!(p.wish, Wish::Beat(BEATS[0]));
-        assert_eq!(Seen::default().computing(), None);
     }
 }

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::ops::Range;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,7 +48,15 @@ impl Code {
     #[must_use]
     pub fn is_of_system(&self) -> bool {
         let name = self.path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
-        ["ld-", "ld.so", "handover-", "waiting-"].iter().any(|prefix| name.starts_with(prefix))
+        ["ld-", "ld.so", "waiting-"].iter().any(|prefix| name.starts_with(prefix))
+            || self.hands_over()
+    }
+
+    /// Whether it is the library by which threads hand over their CPU.
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        let name = self.path.file_name().unwrap_or(OsStr::new(""));
+        name.as_bytes().starts_with(b"handover-")
     }
 }
 
@@ -66,6 +74,12 @@ impl Modules {
             Arc::new(module.unwrap_or_default())
         });
         found.clone()
+    }
+
+    /// What is known of a file that it was asked for.
+    #[must_use]
+    pub fn known(&self, inode: u64, path: &Path) -> Option<Arc<Module>> {
+        self.0.get(&(inode, path.to_owned())).cloned()
     }
 
     /// How many files it has been asked for.

@@ -5,6 +5,7 @@
 
 use crate::counters::CountersError;
 use evenly_model::{Nanos, ThreadId, Tid};
+use evenly_spins::Seen;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler, data};
 use std::collections::HashMap;
@@ -12,7 +13,13 @@ use std::io;
 
 /// CPU time of a thread between two samples. No multiple of usual lengths of phases, which would be met at the same place
 /// each time.
-pub const PERIOD: Nanos = Nanos(4_870_000);
+pub(crate) const PERIOD: Nanos = Nanos(4_870_000);
+/// On how many CPUs, on average, threads computed that were seen computing so often.
+#[must_use]
+pub fn cpus(seen: Seen) -> Option<f64> {
+    Some(PERIOD.as_secs_f64() * seen.rate()?)
+}
+
 /// Room for the samples of a thread, in bytes: more than two seconds of CPU time.
 const ROOM: usize = 8 << 10;
 /// So many threads are sampled: for each there are pages that are locked in memory, of which a user may have few.

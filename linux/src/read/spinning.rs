@@ -4,16 +4,17 @@
 //! While threads run, it is only noted where they are: to look through their code can take a second.
 
 use crate::counters::CountersError;
-use crate::modules::{Code, open, parse_code, read};
+use crate::modules::{Code, Modules, open, parse_code, read};
 use crate::proc::{Proc, read_all};
 use crate::samples::Samples;
 use evenly_evidence::{SpinUse, ThreadUse};
-use evenly_model::{Pid, ThreadId};
+use evenly_model::{Nanos, Pid, ThreadId};
 use evenly_spins::{Module, Seen, place};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Fewer samples of a thread say nothing.
 const ENOUGH: u64 = 20;
@@ -40,14 +41,15 @@ struct Known {
     path: PathBuf,
     /// None for one that cannot be read. When its processes have ended, it may be out of reach.
     file: Option<File>,
-    module: OnceCell<Module>,
+    module: OnceCell<Arc<Module>>,
 }
 
 impl Known {
     fn module(&self) -> &Module {
         let bytes = || self.file.as_ref().and_then(read);
-        self.module
-            .get_or_init(|| bytes().and_then(|bytes| Module::of(&bytes).ok()).unwrap_or_default())
+        self.module.get_or_init(|| {
+            bytes().and_then(|bytes| Module::of(&bytes).ok()).unwrap_or_default().into()
+        })
     }
 }
 
@@ -98,8 +100,13 @@ impl Spinning {
         }
         let seen = self.threads.entry(id).or_default();
         for at in taken {
+            let place = located(code, at);
+            // Where evenly's own library has a thread wait is no place of the program.
+            if place.is_some_and(|(code, _)| code.hands_over()) {
+                continue;
+            }
             seen.all += 1;
-            let Some((code, offset)) = located(code, at) else {
+            let Some((code, offset)) = place else {
                 continue;
             };
             let is_it = |known: &Known| known.inode == code.inode && known.path == code.path;
@@ -114,6 +121,16 @@ impl Spinning {
                 }
             };
             *seen.at.entry((file, offset)).or_default() += 1;
+        }
+    }
+
+    /// Takes over what is known of files elsewhere, as to look through one can take a second.
+    pub fn learn(&self, modules: &Modules) {
+        for known in &self.files {
+            if let Some(module) = modules.known(known.inode, &known.path) {
+                // One that is known here is the same.
+                let _ = known.module.set(module);
+            }
         }
     }
 
@@ -203,11 +220,11 @@ impl Places {
         self.threads.get(&id).copied().unwrap_or(0)
     }
 
-    /// How often threads were seen, all together.
+    /// How often threads were seen, all together; not in which time.
     #[must_use]
     pub fn seen(&self) -> Seen {
         let waiting = self.loops.values().flat_map(HashMap::values).sum();
-        Seen { all: self.threads.values().sum(), waiting }
+        Seen { all: self.threads.values().sum(), waiting, time: Nanos::ZERO }
     }
 
     /// Adds what was seen at another time.

@@ -9,11 +9,14 @@
 //! is there, and nothing else is done.
 
 use crate::breakpoints::{Memory, Unfit, unfit};
+use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::modules::{Modules, parse_code};
 use crate::proc::{Proc, read_all};
-use evenly_model::{Nanos, Pid};
-use evenly_spins::{Handed, Place, Places, Spin, Taking};
+use crate::samples::cpus;
+use crate::spinning::Spinning;
+use evenly_model::{Nanos, Pid, ThreadId};
+use evenly_spins::{Handed, Place, Places, Seen, Spin, Taking, Worth};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +29,8 @@ const HOLD: Nanos = Nanos::from_millis(2_000);
 const AGAIN: Nanos = Nanos::from_millis(500);
 /// The programs go on for so many seconds longer than it takes until it is looked again.
 const SECONDS: u32 = 3;
+/// What becomes of threads that wait elsewhere than in loops is left out where it is less than this part of the whole.
+const LITTLE: f64 = 0.1;
 /// How the table is called among what a process has mapped.
 const TABLE: &[u8] = b"/memfd:evenly-handover";
 /// CPUs are still needed by others while threads hand them over for this part of the time.
@@ -91,6 +96,10 @@ pub struct HandOver<P> {
     /// Until when CPUs are handed over.
     until: Nanos,
     hands_over: bool,
+    worth: Worth,
+    looks: bool,
+    /// Where threads are, while that is looked at; None before.
+    spinning: Option<Result<Spinning, CountersError>>,
     ended: bool,
     looked_at: Nanos,
 }
@@ -112,6 +121,9 @@ impl<P: Places> HandOver<P> {
             refused: None,
             until: Nanos::ZERO,
             hands_over: false,
+            worth: Worth::default(),
+            looks: false,
+            spinning: None,
             ended: false,
             looked_at: Nanos::ZERO,
         }
@@ -154,7 +166,9 @@ impl<P: Places> HandOver<P> {
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
-        let was = std::mem::replace(&mut self.hands_over, now < self.until);
+        let needed = now < self.until;
+        let is_worth = needed && self.is_worth(&taking, now);
+        let was = std::mem::replace(&mut self.hands_over, is_worth);
         if !self.hands_over {
             if was {
                 self.withdraw();
@@ -212,6 +226,54 @@ impl<P: Places> HandOver<P> {
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         let crowded = self.crowd.outnumber(self.cpus, &self.proc, &pids, now);
         crowded || used > elapsed.scale(USED)
+    }
+
+    /// Whether there is something gained, or that is not known.
+    fn is_worth(&mut self, taking: &[Taking], now: Nanos) -> bool {
+        let shows = self.is_in_loops() && !matches!(self.spinning, Some(Err(_)));
+        let mut seen = Seen::default();
+        if self.looks {
+            self.sample(taking);
+            if let Some(Ok(spinning)) = &mut self.spinning {
+                spinning.learn(&self.modules);
+                seen = spinning.taken().seen();
+            }
+        }
+        let act = self.worth.step(now, shows, seen);
+        let looked = std::mem::replace(&mut self.looks, act.looks);
+        if act.looks && !looked {
+            self.sample(taking);
+        } else if let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| !act.looks) {
+            spinning.keep(&[], |_| false);
+        }
+        act.hands
+    }
+
+    /// Notes where threads were since the last time; from now on, where nothing was noted before.
+    fn sample(&mut self, taking: &[Taking]) {
+        let Ok(spinning) = self.spinning.get_or_insert_with(Spinning::new) else { return };
+        for t in taking {
+            for tid in self.proc.threads(t.pid) {
+                // They are forgotten long before a number is used again.
+                spinning.look(&self.proc, t.pid, ThreadId { tid, start: 0 });
+            }
+        }
+    }
+
+    /// Whether threads that handed over were in loops that are known: what others do looks like work.
+    fn is_in_loops(&self) -> bool {
+        let time = |h: &Handed| (h.given + h.slept).as_secs_f64();
+        let all = self.places.handed();
+        let elsewhere = all.iter().filter(|(p, _)| [Place::MPI, Place::YIELDS].contains(p));
+        let elsewhere: f64 = elsewhere.map(|(_, h)| time(h)).sum();
+        elsewhere <= LITTLE * all.iter().map(|(_, h)| time(h)).sum::<f64>()
+    }
+
+    /// On how many CPUs threads computed, on average, in pauses and just before them; None where it was not compared.
+    #[must_use]
+    pub fn worth(&self) -> Option<[f64; 2]> {
+        let (without, with) = self.worth.compared();
+        Some([cpus(without)?, cpus(with)?])
     }
 
     /// Puts breakpoints into a process, where it can have some; takes them away where it cannot any longer.

@@ -11,7 +11,7 @@ use crate::clock::{now, thread_cpu_time};
 use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::proc::Proc;
-use crate::samples::PERIOD;
+use crate::samples::{PERIOD, cpus};
 use crate::spinning::{Places, Spinning};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use evenly_spins::{Seen, Tempo, Wish};
@@ -37,8 +37,8 @@ pub struct Beaten {
     pub cpu: Nanos,
     /// Where threads spin: a function, with its line where that is known.
     pub place: Option<String>,
-    /// The parts of their CPU time for which threads computed, just before there were beats and meanwhile.
-    pub computed: [f64; 2],
+    /// On how many CPUs, on average, threads computed just before there were beats, and meanwhile.
+    pub cpus: [f64; 2],
 }
 
 /// What is done about a program whose threads spin, if nothing is loaded into it.
@@ -97,11 +97,16 @@ impl Metronome {
         let before = files(self);
         let crowded = self.crowd.outnumber(self.limit, &self.proc, &self.processes, begun);
         let seen = self.seen();
-        self.wish = self.tempo.step(now(), crowded, seen);
+        let wish = self.tempo.step(now(), crowded, seen);
+        let was = std::mem::replace(&mut self.wish, wish);
         match (self.wish, &mut self.spinning) {
             (Wish::Rest, Some(Ok(spinning))) => spinning.keep(&[], |_| false),
             (Wish::Look, None) => self.spinning = Some(Spinning::new()),
             _ => {}
+        }
+        if was == Wish::Rest {
+            // Samples are taken from now on.
+            self.seen();
         }
         match (self.wish, &self.beats) {
             (Wish::Beat(beat), Some(beats)) => beats.every.store(beat.0, Ordering::Relaxed),
@@ -124,12 +129,12 @@ impl Metronome {
         self.tempo.step(now(), false, seen);
         self.stop();
         let (without, with) = self.tempo.compared();
-        let computed = [without.computing()?, with.computing()?];
+        let cpus = [cpus(without)?, cpus(with)?];
         let Some(Ok(spinning)) = &self.spinning else { return None };
         let uses =
             spinning.uses(&self.places, |id| PERIOD.as_secs_f64() * self.places.times(id) as f64);
         let place = uses.into_iter().next().map(|u| u.place);
-        Some(Beaten { time: self.time, beat: self.tempo.beat(), cpu: self.cpu, place, computed })
+        Some(Beaten { time: self.time, beat: self.tempo.beat(), cpu: self.cpu, place, cpus })
     }
 
     /// The processes of the program.

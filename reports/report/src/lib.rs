@@ -127,6 +127,10 @@ pub struct HandedOver {
     pub slept_s: f64,
     /// Where that was most often: a function, with its line where that is known.
     pub place: Option<String>,
+    /// On how many CPUs, on average, threads computed in pauses of it; None where it did not pause.
+    pub cpus_without: Option<f64>,
+    /// The same just before these.
+    pub cpus_with: Option<f64>,
 }
 
 impl HandedOver {
@@ -150,23 +154,20 @@ pub struct Metronome {
     pub cpu_s: f64,
     /// Where threads spun: a function, with its line where that is known.
     pub place: Option<String>,
-    /// The part of their CPU time for which threads computed just before.
-    pub computed_without: f64,
+    /// On how many CPUs, on average, threads computed just before.
+    pub cpus_without: f64,
     /// The same meanwhile.
-    pub computed_with: f64,
+    pub cpus_with: f64,
 }
 
 impl Metronome {
     fn words(&self) -> String {
         let place = self.place.as_ref().map_or_else(String::new, |place| format!(" in {place}"));
         format!(
-            "threads spun{place}, so CPUs changed hands every {} ms for {:.2} s (CPU time {:.2} s): threads \
-             computed for {:.0} % of their CPU time, and for {:.0} % without",
+            "threads spun{place}, so CPUs changed hands every {} ms for {:.2} s, which took {:.2} s of CPU time",
             self.interval_us as f64 / 1e3,
             self.seconds,
             self.cpu_s,
-            100.0 * self.computed_with,
-            100.0 * self.computed_without
         )
     }
 }

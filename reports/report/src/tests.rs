@@ -360,13 +360,22 @@ fn what_to_try_where_nothing_was_moved() {
     // Where they hand over their CPU it costs them nothing.
     let handed = |r: &mut RunReport| {
         let place = Some(String::from("wait (a.c:7)"));
-        r.handed_over = Some(HandedOver { asked: 70, given_s: 4.2, slept_s: 0.31, place });
+        let (cpus_without, cpus_with) = (Some(1.7), Some(1.8));
+        r.handed_over = Some(HandedOver {
+            asked: 70,
+            given_s: 4.2,
+            slept_s: 0.31,
+            place,
+            cpus_without,
+            cpus_with,
+        });
     };
     assert!(!of(four(), handed).contains("none ever slept"));
     let mut r = report(four());
     handed(&mut r);
     let line = "hand-over   threads that spun in wait (a.c:7) let others run for 4.20 s, and slept for 0.31 s\n";
     assert!(r.judged().text(false).contains(line));
+    assert!(of(four(), handed).contains("no clear difference: threads computed on 1.80 CPUs"));
     // Nor where CPUs change hands often.
     let beaten = |r: &mut RunReport| {
         r.metronome = Some(Metronome {
@@ -374,16 +383,18 @@ fn what_to_try_where_nothing_was_moved() {
             interval_us: 200,
             cpu_s: 0.41,
             place: None,
-            computed_without: 0.044,
-            computed_with: 0.59,
+            cpus_without: 0.044,
+            cpus_with: 1.59,
         });
     };
     assert!(!of(four(), beaten).contains("none ever slept"));
     let mut r = report(four());
     beaten(&mut r);
-    let line = "metronome   threads spun, so CPUs changed hands every 0.2 ms for 9.20 s (CPU time 0.41 s): threads \
-                computed for 59 % of their CPU time, and for 4 % without\n";
-    assert!(r.judged().text(false).contains(line));
+    let line = "metronome   threads spun, so CPUs changed hands every 0.2 ms for 9.20 s, which took 0.41 s of CPU time\n";
+    let r = r.judged();
+    assert!(r.text(false).contains(line), "{}", r.text(false));
+    let paid = "Handing over CPUs paid, as threads spin: threads computed on 1.59 CPUs on average, and on 0.04 without. ";
+    assert!(r.verdict.starts_with(paid), "{}", r.verdict);
     for computes in [sees(10_300), of((1..=4).map(|i| thread(i, 4.5, 4.5, 1.0)).collect(), |_| ())]
     {
         assert!(computes.starts_with("No benefit possible: 4 threads on 2 CPUs"), "{computes}");

@@ -22,6 +22,8 @@ const ENOUGH: u32 = 5;
 const OFTEN: f64 = 10.0;
 /// An interval of the gain that is no wider than this shows that there is none.
 const SURE: f64 = 0.05;
+/// Handing over paid if threads compute so many times as much: samples err by less.
+const PAID: f64 = 1.2;
 /// How many names of threads are shown.
 const NAMES: usize = 5;
 
@@ -33,7 +35,8 @@ impl RunReport {
         if !self.started {
             return format!("Nothing was balanced: {}.", self.why_not_started());
         }
-        let mut text = self.verdict_of_placing();
+        let mut text = self.worth_of_hand_over().map_or_else(String::new, |worth| worth + " ");
+        text.push_str(&self.verdict_of_placing());
         let (n, m) = (self.balanced_threads(), self.cpus.len());
         if let Some(quota) = self.quota_cpus
             && quota < 0.99 * n.min(m) as f64
@@ -365,6 +368,20 @@ impl RunReport {
                 format!("No benefit possible: {how}, and nothing interfered. evenly moved nothing.")
             }
         }
+    }
+
+    /// What it was worth that CPUs were handed over, where that was compared.
+    fn worth_of_hand_over(&self) -> Option<String> {
+        let handed = self.handed_over.as_ref().and_then(|h| Some((h.cpus_without?, h.cpus_with?)));
+        let beaten = self.metronome.as_ref().map(|m| (m.cpus_without, m.cpus_with));
+        let (without, with) = handed.or(beaten)?;
+        let compared =
+            format!("threads computed on {with:.2} CPUs on average, and on {without:.2} without");
+        Some(if with > PAID * without {
+            format!("Handing over CPUs paid, as threads spin: {compared}.")
+        } else {
+            format!("Handing over CPUs of threads that spin made no clear difference: {compared}.")
+        })
     }
 
     /// What threads that never sleep may do, or do, where they outnumber the CPUs.

@@ -197,8 +197,7 @@ impl Kind {
             for arm in [KERNEL, EVENLY] {
                 seconds.add(bench, self, threads, arm)?;
             }
-            // Ranks would take as long as under the kernel.
-            if self.program == Program::Workload {
+            if self.outside && self.program == Program::Workload {
                 seconds.add(bench, self, threads, OUTSIDE)?;
             }
             if self.tuned.is_some() {

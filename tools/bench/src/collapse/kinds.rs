@@ -48,6 +48,9 @@ pub(super) struct Kind {
     /// What takes CPUs from it, except in the arm of two threads.
     pub(super) beside: Beside,
     pub(super) program: Program,
+    /// Whether evenly is tried without its library: who waits by `sched_yield`, or in calls of MPI, takes as long then as
+    /// under the kernel.
+    pub(super) outside: bool,
     /// The best setting that there is for it: words, or variables, in place of the usual ones.
     pub(super) tuned: Option<Tuned>,
 }
@@ -118,6 +121,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         threads: &[3, 4],
         beside: Beside::Nobody,
         program: Program::Workload,
+        outside: true,
         tuned: None,
     };
     vec![
@@ -156,9 +160,16 @@ pub(super) fn kinds() -> Vec<Kind> {
         kind("rust-0.2ms", "barrier in Rust, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
             vec!["spin_barrier".into(), n.to_string(), p.to_string(), (ms / 5).to_string()]
         }),
-        kind("yield-15us", "barrier with sched_yield, 15 us", 60_000, Bound::Phases, |n, p, ms| {
-            spmd("yield", n, p, ms * 15 / 1000)
-        }),
+        Kind {
+            outside: false,
+            ..kind(
+                "yield-15us",
+                "barrier with sched_yield, 15 us",
+                60_000,
+                Bound::Phases,
+                |n, p, ms| spmd("yield", n, p, ms * 15 / 1000),
+            )
+        },
         kind("ticket-50us", "ticket lock held for 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
             pattern(["collapse", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
         }),
@@ -229,6 +240,7 @@ pub(super) fn kinds() -> Vec<Kind> {
             )
         },
         Kind {
+            outside: false,
             beside: Beside::Hog,
             ..kind(
                 "yield-hog",

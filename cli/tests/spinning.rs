@@ -1,4 +1,4 @@
-//! Threads that spin in a program that runs already.
+//! Threads that spin: in a program that runs already, and what it is worth that they hand over their CPU.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![cfg(target_arch = "x86_64")]
 
@@ -10,6 +10,7 @@ use evenly_linux::samples::Samples;
 use evenly_model::{Nanos, Pid, Tid};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::time::Duration;
 
 /// CPU time of the threads with this name.
 fn used_by(pid: Pid, name: &str) -> Nanos {
@@ -44,10 +45,43 @@ fn cpus_change_hands_often_while_threads_spin() {
     let report: Value = evenly.report();
     let metronome = &report["metronome"];
     let part = |name: &str| metronome[name].as_f64().unwrap();
-    assert!(part("computed_with") > part("computed_without"), "{metronome}");
+    assert!(part("cpus_with") > part("cpus_without"), "{metronome}");
     assert!(metronome["place"].as_str().unwrap().contains("barrier.c:"), "{metronome}");
     assert!(part("cpu_s") > 0.0 && part("seconds") > 0.0, "{metronome}");
     // The program runs on as before.
     assert!(program.is_alive());
     assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
+}
+
+/// The same in a program that hands over by itself: after a while that pauses, and is compared.
+#[test]
+fn what_handing_over_is_worth_is_measured() {
+    let Some(whole) = whole() else { return };
+    if let Err(e) = Samples::new() {
+        return evenly_testing::skip("perf-events", e);
+    }
+    let state = State::new();
+    let threads = (whole.len() + 1).to_string();
+    let spmd = workload("spmd");
+    let program = ["--phases", "100000000", "--iters", "10000", "--barrier", "spin"];
+    let program = [&[spmd.as_str(), "--threads", &threads], &program[..]].concat();
+    // On a busy machine it takes longer until enough is seen.
+    for seconds in [3, 9, 27] {
+        let mut evenly = state.run("phase", whole.len() as u32 + 1, &program);
+        let pid = evenly.program();
+        std::thread::sleep(Duration::from_secs(seconds));
+        signal(pid, Signal::TERM);
+        evenly.wait();
+        let report = evenly.report();
+        let handed = &report["handed_over"];
+        if let (Some(with), Some(without)) =
+            (handed["cpus_with"].as_f64(), handed["cpus_without"].as_f64())
+        {
+            assert!(with > without, "{handed}");
+            let verdict = report["verdict"].as_str().unwrap();
+            assert!(verdict.starts_with("Handing over CPUs "), "{verdict}");
+            return;
+        }
+    }
+    panic!("it never paused");
 }

@@ -1,0 +1,235 @@
+//! Whether it is worth something that threads hand over their CPUs: pauses now and then, and compares how much they compute.
+//!
+//! ```text
+//!   Hands over --FIRST, then each AGAIN--> Looks --> Pauses --pays--> Hands over
+//!       ^                                              |
+//!       +------------ Rests for PATIENCE <----loses----+      twice as long each time
+//! ```
+
+use crate::seen::Seen;
+use evenly_model::Nanos;
+
+/// So many samples say what threads do; fewer than the second say nothing.
+const ENOUGH: [u64; 2] = [100, 20];
+/// It is compared for the first time after so long.
+const FIRST: Nanos = Nanos::from_millis(1_000);
+/// And again after so long.
+const AGAIN: Nanos = Nanos::from_millis(60_000);
+/// For how long it is looked at least and at most while CPUs are handed over.
+const LOOK: [Nanos; 2] = [Nanos::from_millis(250), Nanos::from_millis(3_000)];
+/// For how long it pauses at most.
+const PAUSE: Nanos = Nanos::from_millis(500);
+/// Threads that compute for less than this part of what they do in a pause lose by it: more than samples can err.
+const LOSES: f64 = 0.8;
+/// For how long nothing is handed over then, the first time and at most.
+const PATIENCE: [Nanos; 2] = [Nanos::from_millis(10_000), Nanos::from_millis(320_000)];
+
+/// What is to be done until the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Act {
+    /// CPUs are handed over.
+    pub hands: bool,
+    /// Samples are taken.
+    pub looks: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Hands,
+    Looks { seen: Seen },
+    Pauses { with: Seen, seen: Seen },
+    Rests { until: Nanos },
+}
+
+/// What is done, and what came of it.
+#[derive(Debug)]
+pub struct Worth {
+    state: State,
+    at: Nanos,
+    /// When it is compared; None before the first step.
+    next: Option<Nanos>,
+    patience: Nanos,
+    without: Seen,
+    with: Seen,
+}
+
+impl Default for Worth {
+    fn default() -> Self {
+        Self {
+            state: State::Hands,
+            at: Nanos::ZERO,
+            next: None,
+            patience: PATIENCE[0],
+            without: Seen::default(),
+            with: Seen::default(),
+        }
+    }
+}
+
+impl Worth {
+    /// Goes on. `shows` is whether samples can show what CPUs that are handed over are worth, and `new` what was seen since
+    /// the last step.
+    pub fn step(&mut self, now: Nanos, shows: bool, new: Seen) -> Act {
+        let time = now - std::mem::replace(&mut self.at, now);
+        let new = Seen { time, ..new };
+        let next = *self.next.get_or_insert(now + FIRST);
+        self.state = match self.state {
+            State::Rests { until } if now < until => self.state,
+            State::Rests { .. } => self.hands(now + FIRST),
+            _ if !shows => State::Hands,
+            State::Hands if now < next => State::Hands,
+            State::Hands => State::Looks { seen: Seen::default() },
+            State::Looks { mut seen } => {
+                seen.add(new);
+                if seen.all >= ENOUGH[0] && seen.time >= LOOK[0] {
+                    State::Pauses { with: seen, seen: Seen::default() }
+                } else if seen.time >= LOOK[1] {
+                    self.hands(now + AGAIN)
+                } else {
+                    State::Looks { seen }
+                }
+            }
+            State::Pauses { with, mut seen } => {
+                seen.add(new);
+                if seen.all >= ENOUGH[0] || seen.time >= PAUSE {
+                    self.judge(now, with, seen)
+                } else {
+                    State::Pauses { with, seen }
+                }
+            }
+        };
+        match self.state {
+            State::Hands => Act { hands: true, looks: false },
+            State::Looks { .. } => Act { hands: true, looks: true },
+            State::Pauses { .. } => Act { hands: false, looks: true },
+            State::Rests { .. } => Act { hands: false, looks: false },
+        }
+    }
+
+    /// What was seen in pauses, and just before them.
+    #[must_use]
+    pub fn compared(&self) -> (Seen, Seen) {
+        (self.without, self.with)
+    }
+
+    fn hands(&mut self, next: Nanos) -> State {
+        self.next = Some(next);
+        State::Hands
+    }
+
+    fn judge(&mut self, now: Nanos, with: Seen, without: Seen) -> State {
+        if without.all < ENOUGH[1] {
+            return self.hands(now + AGAIN);
+        }
+        self.with.add(with);
+        self.without.add(without);
+        if with.rate() < without.rate().map(|rate| LOSES * rate) {
+            let until = now + self.patience;
+            self.patience = Nanos(2 * self.patience.0).min(PATIENCE[1]);
+            State::Rests { until }
+        } else {
+            self.patience = PATIENCE[0];
+            self.hands(now + AGAIN)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Nanos = Nanos::from_millis(20);
+
+    /// A program that is seen so often in a step, and in what part of the samples computing: without and with.
+    struct Program {
+        worth: Worth,
+        now: Nanos,
+        act: Act,
+        shows: bool,
+        samples: [u64; 2],
+        computes: [f64; 2],
+    }
+
+    impl Program {
+        fn new(computes: [f64; 2]) -> Self {
+            Self {
+                worth: Worth::default(),
+                now: Nanos::from_millis(5_000),
+                act: Act { hands: true, looks: false },
+                shows: true,
+                samples: [8, 8],
+                computes,
+            }
+        }
+
+        /// For how many of so many seconds CPUs are not handed over, and for how many samples are taken.
+        fn runs(&mut self, seconds: f64) -> [f64; 2] {
+            let (mut rests, mut looks) = (0, 0);
+            for _ in 0..(seconds / STEP.as_secs_f64()) as u64 {
+                let which = usize::from(self.act.hands);
+                let all = if self.act.looks { self.samples[which] } else { 0 };
+                let waiting = (all as f64 * (1.0 - self.computes[which])).round() as u64;
+                self.now += STEP;
+                let new = Seen { all, waiting, time: Nanos::ZERO };
+                self.act = self.worth.step(self.now, self.shows, new);
+                rests += u64::from(!self.act.hands);
+                looks += u64::from(self.act.looks);
+            }
+            [rests, looks].map(|steps| steps as f64 * STEP.as_secs_f64())
+        }
+    }
+
+    #[test]
+    fn what_pays_pauses_for_less_than_half_a_percent() {
+        let mut p = Program::new([0.05, 0.95]);
+        let [rests, looks] = p.runs(600.0);
+        assert!(rests > 2.0 && rests < 3.0, "{rests}");
+        assert!(looks < 6.0, "{looks}");
+        let (without, with) = p.worth.compared();
+        let [without, with] = [without, with].map(|seen| seen.rate().unwrap());
+        assert!(with > 15.0 * without, "{with} {without}");
+        // Nothing is compared in the first second.
+        assert_eq!(Program::new([0.05, 0.95]).runs(0.99), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn what_loses_ends_and_is_tried_more_and_more_rarely() {
+        let mut p = Program::new([0.9, 0.6]);
+        let [rests, _] = p.runs(3_600.0);
+        assert!(rests > 3_540.0, "{rests}");
+        // It is forgotten when it pays.
+        p.computes = [0.1, 0.9];
+        p.runs(PATIENCE[1].as_secs_f64() + 2.0);
+        assert!(p.runs(60.0)[0] < 0.5);
+        // Samples err by this much.
+        assert!(Program::new([0.75, 0.65]).runs(60.0)[0] < 1.0);
+    }
+
+    /// Threads that sleep instead of spinning are seen less often, and all the more in what they compute.
+    #[test]
+    fn what_counts_is_computing_in_a_time_and_not_its_part_of_cpu_time() {
+        let mut p = Program { samples: [8, 4], ..Program::new([0.5, 1.0]) };
+        assert!(p.runs(60.0)[0] < 1.0);
+        let mut p = Program { samples: [8, 2], ..Program::new([0.5, 1.0]) };
+        assert!(p.runs(60.0)[0] > 50.0);
+    }
+
+    #[test]
+    fn where_samples_show_nothing_it_never_pauses_for_long() {
+        let mut unseen = Program { shows: false, ..Program::new([0.9, 0.1]) };
+        assert_eq!(unseen.runs(600.0), [0.0, 0.0]);
+        let mut rarely = Program { samples: [0, 8], ..Program::new([0.9, 0.9]) };
+        assert!(rarely.runs(600.0)[0] < 6.0);
+        assert_eq!(rarely.worth.compared().0, Seen::default());
+        let mut asleep = Program { samples: [8, 0], ..Program::new([0.9, 0.9]) };
+        assert_eq!(asleep.runs(600.0)[0], 0.0);
+        // It may come to be so in the middle of a pause.
+        let mut p = Program::new([0.05, 0.95]);
+        while p.act.hands {
+            p.runs(STEP.as_secs_f64());
+        }
+        p.shows = false;
+        p.runs(STEP.as_secs_f64());
+        assert!(p.act.hands);
+    }
+}
