@@ -95,9 +95,8 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
     (facts.watch, facts.counting, facts.hands) = (watch, counting, hands);
     // Where nothing could be loaded.
-    if facts.hands.is_none() {
-        facts.beat(&args.balance, args.cooperate, &supervisor, &whole);
-    }
+    let beats =
+        (facts.hands.is_none() && may_beat(&args.balance, args.cooperate)).then(|| whole.clone());
     facts.watch_for_doctor(&args.balance, &supervisor);
     let wait_reports = facts.watch.as_ref().map(Watch::wait_reports);
     let openings = facts.watch.as_ref().and_then(Watch::openings);
@@ -112,7 +111,7 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
         openings,
         counts,
     };
-    let balancing = Balancing::start(said, facts, &supervisor);
+    let balancing = Balancing::start(said, facts, beats, &supervisor);
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
     Ok(End::Like(outcome))
@@ -169,7 +168,7 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
     }
     let mut facts = Facts::new(&args.balance, pid, command, notes, now());
     let cpus = args.balance.cpus.as_ref().map_or_else(|| whole.clone(), |asked| whole.and(asked));
-    facts.beat(&args.balance, args.cooperate, &supervisor, &cpus);
+    let beats = may_beat(&args.balance, args.cooperate).then_some(cpus);
     facts.watch_for_doctor(&args.balance, &supervisor);
     let (wait_reports, openings, counts) = (None, None, None);
     let said = Said {
@@ -183,7 +182,7 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
         openings,
         counts,
     };
-    let balancing = Balancing::start(said, facts, &supervisor);
+    let balancing = Balancing::start(said, facts, beats, &supervisor);
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
         Ok(_) => supervisor.run(&mut Wait),
@@ -307,6 +306,11 @@ impl Probes {
     }
 }
 
+/// Whether CPUs may change hands often, from outside.
+fn may_beat(args: &BalanceArgs, cooperate: CooperateArg) -> bool {
+    cooperate == CooperateArg::Auto && !args.policy().only_watches()
+}
+
 /// What keeps a launcher from binding ranks that are to be placed here. It is reported, and noted.
 fn unbound_ranks(args: &RunArgs, notes: &mut Vec<String>) -> Vec<(OsString, OsString)> {
     let by = match (&args.balance.map, args.balance.policy()) {
@@ -387,17 +391,28 @@ fn not_balancing(error: &anyhow::Error) -> String {
 
 impl Balancing {
     /// Starts balancing. Where that is not possible one line says why, and what would mend it.
-    fn start(said: Said, facts: Facts, supervisor: &Supervisor) -> Result<Self, Failed> {
+    /// `beats` are the CPUs that may change hands often.
+    fn start(
+        said: Said,
+        mut facts: Facts,
+        beats: Option<CpuSet>,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Failed> {
         match Parts::prepare(said, &facts, supervisor) {
-            Ok(p) => Ok(Self {
-                control: p.control,
-                thread: Some(p.thread),
-                journal: p.journal,
-                guardian: p.guardian,
-                recorder: p.recorder,
-                log: p.log,
-                facts,
-            }),
+            Ok(p) => {
+                if let Some(cpus) = beats {
+                    facts.beat(supervisor, cpus);
+                }
+                Ok(Self {
+                    control: p.control,
+                    thread: Some(p.thread),
+                    journal: p.journal,
+                    guardian: p.guardian,
+                    recorder: p.recorder,
+                    log: p.log,
+                    facts,
+                })
+            }
             Err(e) => Err(Failed { facts: Box::new(facts), why: not_balancing(&e) }),
         }
     }
@@ -405,6 +420,7 @@ impl Balancing {
     /// Ends balancing, restores masks, and reports. Returns whether the program was balanced.
     fn finish(mut self, outcome: Outcome) -> bool {
         self.control.end();
+        self.facts.end_beats();
         let thread = self.thread.take();
         if thread.as_ref().is_some_and(|t| !ends_within(t, ENDING)) {
             // As with a balancer that panicked.

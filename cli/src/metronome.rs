@@ -18,7 +18,8 @@ pub(crate) struct Beating {
 }
 
 impl Beating {
-    /// Looks at a program that may use these CPUs, again and again. None where that cannot be, which is noted.
+    /// Looks at a program that may use these CPUs, again and again. None under a quota, which would
+    /// count the beats, and where that cannot be, which is noted.
     pub(crate) fn start(
         threads: Threads,
         pid: Pid,
@@ -27,7 +28,10 @@ impl Beating {
     ) -> Option<Self> {
         // What cannot be read is no quota.
         let quota = Limits::new(Path::new("/")).quota(pid).ok().and_then(|q| q.cpus);
-        let mut metronome = Metronome::new(Proc::default(), pid, cpus, quota, now());
+        if quota.is_some_and(|quota| quota < cpus.len() as f64) || cpus.is_empty() {
+            return None;
+        }
+        let mut metronome = Metronome::new(Proc::default(), pid, cpus, now());
         let (ends, ended) = channel();
         let work = move || {
             let mut pause = INTERVAL;

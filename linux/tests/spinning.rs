@@ -63,7 +63,7 @@ fn a_loop_that_waits_is_named_and_work_is_none() {
     let part = places.part(waiting).unwrap();
     assert!(part > 0.8, "{part}");
     assert_eq!(places.part(working), Some(0.0));
-    let uses = spinning.uses(&places, |_| 2.0);
+    let uses = spinning.uses(&places, 8, |_| 2.0);
     assert_eq!(uses.len(), 1, "{uses:?}");
     assert_eq!(uses[0].place, "waits (app.c:5)");
     assert_eq!(uses[0].threads, [waiting.tid.0]);

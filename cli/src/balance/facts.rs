@@ -1,7 +1,7 @@
 //! The report at the end: what is known beside what the balancer measured.
 
 use super::filter::{Names, filter_as_given};
-use crate::flags::{BalanceArgs, CooperateArg};
+use crate::flags::BalanceArgs;
 use crate::handover::HandingOver;
 use crate::messages::Counting;
 use crate::metronome::Beating;
@@ -45,7 +45,10 @@ pub(super) struct Facts {
     /// Hands over the CPUs of threads that spin.
     pub(super) hands: Option<HandingOver>,
     /// Sees whether threads spin, and has CPUs change hands often if they do.
-    pub(super) metronome: Option<Beating>,
+    metronome: Option<Beating>,
+    beaten: Option<evenly_report::Metronome>,
+    /// What is to be noted after all else.
+    last_notes: Vec<String>,
     /// Sees for a recording what the doctor will need.
     watching: Option<Watching>,
     /// Bytes that the recording may have.
@@ -76,6 +79,8 @@ impl Facts {
             counting: None,
             hands: None,
             metronome: None,
+            beaten: None,
+            last_notes: Vec::new(),
             watching: None,
             record_limit: args.record_limit << 20,
         }
@@ -90,18 +95,16 @@ impl Facts {
         self.watching = args.record.as_ref().and_then(|_| sparing());
     }
 
-    /// Has CPUs change hands often where threads spin, if it is for that policy to change anything.
-    pub(super) fn beat(
-        &mut self,
-        args: &BalanceArgs,
-        cooperate: CooperateArg,
-        supervisor: &Supervisor,
-        cpus: &CpuSet,
-    ) {
-        if cooperate == CooperateArg::Auto && !args.policy().only_watches() {
-            let (threads, pid) = (supervisor.threads(), supervisor.pid());
-            self.metronome = Beating::start(threads, pid, cpus.clone(), &mut self.notes);
-        }
+    /// Has CPUs change hands often where threads spin.
+    pub(super) fn beat(&mut self, supervisor: &Supervisor, cpus: CpuSet) {
+        let (threads, pid) = (supervisor.threads(), supervisor.pid());
+        self.metronome = Beating::start(threads, pid, cpus, &mut self.last_notes);
+    }
+
+    /// They do not any longer.
+    pub(super) fn end_beats(&mut self) {
+        let metronome = self.metronome.take();
+        self.beaten = metronome.and_then(|beating| beating.end(&mut self.last_notes));
     }
 
     /// What the doctor will need, for the recording. None where there is nothing, or too much of it.
@@ -135,8 +138,7 @@ impl Facts {
         live.summary.notes.splice(0..0, self.notes.iter().cloned());
         live.summary.notes.extend(self.watch.as_ref().and_then(Watch::note));
         live.summary.notes.extend(self.hands.as_ref().and_then(HandingOver::note));
-        let beaten = self.metronome.take();
-        let metronome = beaten.and_then(|beating| beating.end(&mut live.summary.notes));
+        live.summary.notes.append(&mut self.last_notes);
         let report = RunReport {
             schema: evenly_report::SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),
@@ -171,7 +173,7 @@ impl Facts {
             efficiency: None,
             probe: self.watch.as_ref().map(Watch::report),
             handed_over: self.hands.take().and_then(|hands| hands.report()),
-            metronome,
+            metronome: self.beaten.take(),
             messages: self.counting.as_ref().map(Counting::report),
             measured: None,
             gain: None,

@@ -23,7 +23,7 @@ pub fn cpus(seen: Seen) -> Option<f64> {
 /// Room for the samples of a thread, in bytes: more than two seconds of CPU time.
 const ROOM: usize = 8 << 10;
 /// So many threads are sampled: for each there are pages that are locked in memory, of which a user may have few.
-const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 /// A lower limit of samples per second is one that the machine set itself to because they took it too long. Some kernels
 /// (6.16, 6.17) hang where a clock takes more samples than there may be.
 const LEAST_RATE: u32 = 2_000;

@@ -20,6 +20,8 @@ use std::sync::Arc;
 const ENOUGH: u64 = 20;
 /// Threads that spin for less than this part of their CPU time do not wait in loops of their own.
 const SPINS: f64 = 0.05;
+/// Samples of a thread err by about this part of its CPU time.
+const ERR: f64 = 0.1;
 /// Loops whose names are looked up: to do so, all that the file says of its source may have to be read.
 const LOOKED_UP: usize = 8;
 /// Loops that are reported.
@@ -181,17 +183,24 @@ impl Spinning {
         for (id, part) in parts {
             let Some(t) = threads.get_mut(&id) else { continue };
             // The same loops may have been reported as waiting.
-            let seen = part * t.stay.ran_s;
-            t.sampled = t.stay.spun_s.is_none_or(|reported| reported < seen);
-            t.stay.spun_s = Some(t.stay.spun_s.map_or(seen, |spun| spun.max(seen)));
+            let (seen, err) = (part * t.stay.ran_s, ERR * t.stay.ran_s);
+            if t.stay.spun_s.is_none_or(|reported| reported + err < seen) {
+                (t.stay.spun_s, t.sampled) = (Some(seen), true);
+            }
         }
-        self.uses(&places, |id| threads.get(&id).map_or(0.0, |t| t.stay.ran_s))
+        self.uses(&places, LOOKED_UP, |id| threads.get(&id).map_or(0.0, |t| t.stay.ran_s))
     }
 
-    /// The loops, those first in which most CPU time went. `ran_s` is that of a thread, in seconds.
+    /// The loops, those first in which most CPU time went, and no more than `most`: to look up their names takes time. `ran_s`
+    /// is the CPU time of a thread, in seconds.
     #[must_use]
-    pub fn uses(&self, places: &Places, ran_s: impl Fn(ThreadId) -> f64) -> Vec<SpinUse> {
-        places.uses(ran_s, |&(file, offset)| {
+    pub fn uses(
+        &self,
+        places: &Places,
+        most: usize,
+        ran_s: impl Fn(ThreadId) -> f64,
+    ) -> Vec<SpinUse> {
+        places.uses(most, ran_s, |&(file, offset)| {
             let Known { path, file, .. } = &self.files[file];
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let bytes = file.as_ref().and_then(read).unwrap_or_default();
@@ -242,6 +251,7 @@ impl Places {
     /// Loops of one name are one: a compiler makes several of what is one in the source.
     fn uses(
         &self,
+        most: usize,
         ran_s: impl Fn(ThreadId) -> f64,
         name: impl Fn(&Loop) -> String,
     ) -> Vec<SpinUse> {
@@ -256,7 +266,7 @@ impl Places {
         let total = |there: &BTreeMap<ThreadId, f64>| there.values().sum::<f64>();
         loops.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)).then(a.0.cmp(b.0)));
         let mut places: BTreeMap<String, BTreeMap<ThreadId, f64>> = BTreeMap::new();
-        for (at, there) in loops.iter().filter(|(_, there)| total(there) > 0.0).take(LOOKED_UP) {
+        for (at, there) in loops.iter().filter(|(_, there)| total(there) > 0.0).take(most) {
             let place = places.entry(name(at)).or_default();
             for (&id, cpu_s) in there {
                 *place.entry(id).or_default() += cpu_s;
@@ -301,7 +311,8 @@ mod tests {
         seen(&mut places, B, 25, Some(16));
         seen(&mut places, B, 75, Some(64));
         assert_eq!((places.part(A), places.part(B)), (Some(0.7), Some(1.0)));
-        let uses = places.uses(|id| if id == A { 10.0 } else { 2.0 }, |(_, at)| format!("f{at}"));
+        let uses =
+            places.uses(8, |id| if id == A { 10.0 } else { 2.0 }, |(_, at)| format!("f{at}"));
         let said = |u: &SpinUse| (u.place.clone(), u.threads.clone(), u.cpu_s, u.share);
         assert_eq!(said(&uses[0]), (String::from("f16"), vec![5, 7], 7.5, 7.5 / 12.0));
         assert_eq!(said(&uses[1]), (String::from("f64"), vec![5], 1.5, 0.75));
@@ -315,7 +326,7 @@ mod tests {
             seen(&mut places, A, 10, Some(at));
             seen(&mut places, B, 10, Some(at));
         }
-        let uses = places.uses(|_| 1.0, |(_, at)| String::from(if *at < 3 { "f" } else { "g" }));
+        let uses = places.uses(8, |_| 1.0, |(_, at)| String::from(if *at < 3 { "f" } else { "g" }));
         let said: Vec<_> = uses.iter().map(|u| (u.place.as_str(), u.share)).collect();
         assert_eq!(said, [("f", 0.75), ("g", 0.25)]);
         assert_eq!(uses[0].threads, [5, 7]);

@@ -48,6 +48,16 @@ impl Crowd {
         self.wants.len() as f64 > cpus && waited > elapsed.scale(CROWDED)
     }
 
+    /// How many threads there were.
+    pub(crate) fn threads(&self) -> usize {
+        self.times.len()
+    }
+
+    /// How many of them wanted to run.
+    pub(crate) fn wanted(&self) -> usize {
+        self.wants.len()
+    }
+
     /// Whether this thread wanted to run.
     pub(crate) fn wants(&self, tid: Tid) -> bool {
         self.wants.contains(&tid)

@@ -13,11 +13,11 @@ use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::modules::{Modules, parse_code};
 use crate::proc::{Proc, read_all};
-use crate::samples::cpus;
+use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
 use evenly_model::{Nanos, Pid, ThreadId};
 use evenly_spins::{Handed, Place, Places, Seen, Spin, Taking, Worth};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,8 +154,8 @@ impl<P: Places> HandOver<P> {
         self.refused.as_ref().filter(|_| none)
     }
 
-    /// Looks once. To be called again and again; what it finds is about the time since it was called last. Whether it went
-    /// through files, which costs as much as many looks, and is done once for each.
+    /// Looks once. To be called again and again; what it finds is about the time since it was called last. Whether it is to look
+    /// again soon, whatever this one cost: it went through files, which is done once for each, or takes samples, which ends.
     pub fn look(&mut self, now: Nanos) -> bool {
         if self.ended {
             return false;
@@ -166,14 +166,16 @@ impl<P: Places> HandOver<P> {
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
-        let needed = now < self.until;
-        let is_worth = needed && self.is_worth(&taking, now);
-        let was = std::mem::replace(&mut self.hands_over, is_worth);
+        let is_worth = self.is_worth(&taking, now < self.until, now);
+        let was = std::mem::replace(&mut self.hands_over, now < self.until && is_worth);
         if !self.hands_over {
-            if was {
+            if self.looks {
+                // For a moment: the next thread that comes to a breakpoint takes it out.
+                let _ = self.places.until(0);
+            } else if was || !self.known.is_empty() {
                 self.withdraw();
             }
-            return false;
+            return self.looks;
         }
         self.looks_again(now);
         let again = !was || now - self.looked_at >= AGAIN;
@@ -185,7 +187,7 @@ impl<P: Places> HandOver<P> {
         if again {
             self.looked_at = now;
         }
-        self.modules.count() > files
+        self.looks || self.modules.count() > files
     }
 
     /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
@@ -228,9 +230,8 @@ impl<P: Places> HandOver<P> {
         crowded || used > elapsed.scale(USED)
     }
 
-    /// Whether there is something gained, or that is not known.
-    fn is_worth(&mut self, taking: &[Taking], now: Nanos) -> bool {
-        let shows = self.is_in_loops() && !matches!(self.spinning, Some(Err(_)));
+    /// Whether there is something gained, or that is not known. `needed` is whether CPUs have to be handed over.
+    fn is_worth(&mut self, taking: &[Taking], needed: bool, now: Nanos) -> bool {
         let mut seen = Seen::default();
         if self.looks {
             self.sample(taking);
@@ -239,7 +240,8 @@ impl<P: Places> HandOver<P> {
                 seen = spinning.taken().seen();
             }
         }
-        let act = self.worth.step(now, shows, seen);
+        let is_seen = !matches!(self.spinning, Some(Err(_))) && self.crowd.threads() <= MOST;
+        let act = self.worth.step(now, needed && is_seen && self.is_in_loops(), seen);
         let looked = std::mem::replace(&mut self.looks, act.looks);
         if act.looks && !looked {
             self.sample(taking);
@@ -252,12 +254,17 @@ impl<P: Places> HandOver<P> {
     /// Notes where threads were since the last time; from now on, where nothing was noted before.
     fn sample(&mut self, taking: &[Taking]) {
         let Ok(spinning) = self.spinning.get_or_insert_with(Spinning::new) else { return };
+        // They are forgotten long before a number is used again.
+        let id = |tid| ThreadId { tid, start: 0 };
+        let (mut pids, mut all) = (Vec::new(), HashSet::new());
         for t in taking {
+            pids.push(t.pid);
             for tid in self.proc.threads(t.pid) {
-                // They are forgotten long before a number is used again.
-                spinning.look(&self.proc, t.pid, ThreadId { tid, start: 0 });
+                spinning.look(&self.proc, t.pid, id(tid));
+                all.insert(id(tid));
             }
         }
+        spinning.keep(&pids, |id| all.contains(id));
     }
 
     /// Whether threads that handed over were in loops that are known: what others do looks like work.

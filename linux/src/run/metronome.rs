@@ -7,18 +7,17 @@
 //! without ([`Tempo`]).
 
 use crate::affinity::set;
-use crate::clock::{now, thread_cpu_time};
+use crate::clock::{now, thread_cpu_time, thread_cpu_time_of};
 use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::proc::Proc;
-use crate::samples::{PERIOD, cpus};
+use crate::samples::{MOST, PERIOD, cpus};
 use crate::spinning::{Places, Spinning};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use evenly_spins::{Seen, Tempo, Wish};
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often processes are looked for that the program has started.
@@ -46,8 +45,6 @@ pub struct Metronome {
     proc: Proc,
     root: Pid,
     cpus: CpuSet,
-    /// How many CPUs these are, less where there is a quota.
-    limit: f64,
     crowd: Crowd,
     tempo: Tempo,
     processes: Vec<Pid>,
@@ -63,15 +60,13 @@ pub struct Metronome {
 }
 
 impl Metronome {
-    /// For a program with these CPUs, or as many as its quota gives it.
+    /// For a program that may use these CPUs, all of the time: a quota would count the beats.
     #[must_use]
-    pub fn new(proc: Proc, root: Pid, cpus: CpuSet, quota: Option<f64>, now: Nanos) -> Self {
-        let limit = quota.unwrap_or(f64::INFINITY).min(cpus.len() as f64).max(1.0);
+    pub fn new(proc: Proc, root: Pid, cpus: CpuSet, now: Nanos) -> Self {
         Self {
             proc,
             root,
             cpus,
-            limit,
             crowd: Crowd::new(now),
             tempo: Tempo::default(),
             processes: Vec::new(),
@@ -95,9 +90,12 @@ impl Metronome {
         }
         let files = |of: &Self| of.spinning.as_ref().and_then(|s| Some(s.as_ref().ok()?.files()));
         let before = files(self);
-        let crowded = self.crowd.outnumber(self.limit, &self.proc, &self.processes, begun);
+        let cpus = self.cpus.len() as f64;
+        let crowded = self.crowd.outnumber(cpus, &self.proc, &self.processes, begun);
+        // Samples are of the time until now, whatever it takes to see where in the code they are.
+        let until = now();
         let seen = self.seen();
-        let wish = self.tempo.step(now(), crowded, seen);
+        let wish = self.tempo.step(until, crowded, seen);
         let was = std::mem::replace(&mut self.wish, wish);
         match (self.wish, &mut self.spinning) {
             (Wish::Rest, Some(Ok(spinning))) => spinning.keep(&[], |_| false),
@@ -109,12 +107,18 @@ impl Metronome {
             self.seen();
         }
         match (self.wish, &self.beats) {
-            (Wish::Beat(beat), Some(beats)) => beats.every.store(beat.0, Ordering::Relaxed),
+            (Wish::Beat(beat), Some(beats)) => beats.change(beat),
             (Wish::Beat(beat), None) => self.beats = Some(Beats::start(&self.cpus, beat)),
             (Wish::Look | Wish::Rest, Some(_)) => self.stop(),
             _ => {}
         }
-        finds || files(self) != before
+        let through_files = files(self) != before;
+        if through_files {
+            // That can take a second, in which beats were none yet.
+            self.seen();
+            self.tempo.skip(now());
+        }
+        finds || through_files
     }
 
     /// Why nobody can see whether the threads that crowd the CPUs spin; None where that was not asked, or is seen.
@@ -129,10 +133,14 @@ impl Metronome {
         self.tempo.step(now(), false, seen);
         self.stop();
         let (without, with) = self.tempo.compared();
-        let cpus = [cpus(without)?, cpus(with)?];
-        let Some(Ok(spinning)) = &self.spinning else { return None };
-        let uses =
-            spinning.uses(&self.places, |id| PERIOD.as_secs_f64() * self.places.times(id) as f64);
+        // Of more threads than can be sampled, some stand for all.
+        let scale = self.crowd.wanted().max(1) as f64 / self.crowd.wanted().clamp(1, MOST) as f64;
+        let cpus = [scale * cpus(without)?, scale * cpus(with)?];
+        let Some(Ok(spinning)) = self.spinning.as_ref().filter(|_| self.cpu > Nanos::ZERO) else {
+            return None;
+        };
+        let uses = spinning
+            .uses(&self.places, 1, |id| PERIOD.as_secs_f64() * self.places.times(id) as f64);
         let place = uses.into_iter().next().map(|u| u.place);
         Some(Beaten { time: self.time, beat: self.tempo.beat(), cpu: self.cpu, place, cpus })
     }
@@ -181,50 +189,60 @@ impl Metronome {
 /// Threads that wake up, each on its CPU.
 struct Beats {
     since: Nanos,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     /// The time from one beat to the next, in nanoseconds; 0 where there is none any more.
-    every: Arc<AtomicU64>,
-    threads: Vec<JoinHandle<Nanos>>,
+    every: AtomicU64,
+    threads: Mutex<Vec<Tid>>,
 }
 
 impl Beats {
     fn start(cpus: &CpuSet, beat: Nanos) -> Self {
-        let every = Arc::new(AtomicU64::new(beat.0));
-        let start = |cpu: CpuId| {
-            let every = every.clone();
+        let shared = Arc::new(Shared { every: AtomicU64::new(beat.0), threads: Mutex::default() });
+        for cpu in cpus.iter() {
+            let shared = shared.clone();
             let thread = std::thread::Builder::new().name("metronome".into());
-            // Where there can be no thread there are no beats: that shows in what comes of it.
-            thread.spawn(move || make_beats(cpu, &every)).ok()
-        };
-        let threads = cpus.iter().filter_map(start).collect();
-        Self { since: now(), every, threads }
+            // Where there can be no thread there are no beats: that shows in what comes of it. None is waited for: it may
+            // never run again, if a real-time thread keeps its CPU.
+            drop(thread.spawn(move || make_beats(cpu, &shared)));
+        }
+        Self { since: now(), shared }
+    }
+
+    fn change(&self, beat: Nanos) {
+        self.shared.every.store(beat.0, Ordering::Relaxed);
     }
 
     /// For how long there were beats, and their CPU time.
-    fn end(mut self) -> (Nanos, Nanos) {
-        self.every.store(0, Ordering::Relaxed);
-        let cpu = self.threads.drain(..).filter_map(|t| t.join().ok());
+    fn end(self) -> (Nanos, Nanos) {
+        let threads = self.shared.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let cpu = threads.iter().filter_map(|&tid| thread_cpu_time_of(tid));
         (now() - self.since, cpu.fold(Nanos::ZERO, |all, cpu| all + cpu))
     }
 }
 
 impl Drop for Beats {
     fn drop(&mut self) {
-        self.every.store(0, Ordering::Relaxed);
+        self.change(Nanos::ZERO);
     }
 }
 
-/// Wakes up on this CPU until it is to end; how much CPU time that took.
-fn make_beats(cpu: CpuId, every: &AtomicU64) -> Nanos {
+/// Wakes up on this CPU until it is to end.
+fn make_beats(cpu: CpuId, shared: &Shared) {
     // Elsewhere it would wake up for nothing.
     if set(Tid(0), &CpuSet::single(cpu)).is_err() {
-        return Nanos::ZERO;
+        return;
     }
     // Without, the kernel puts beats off by 0.05 ms.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let own = Tid(rustix::thread::gettid().as_raw_nonzero().get());
+    shared.threads.lock().unwrap_or_else(PoisonError::into_inner).push(own);
     loop {
-        let beat = every.load(Ordering::Relaxed);
+        let beat = shared.every.load(Ordering::Relaxed);
         if beat == 0 {
-            return thread_cpu_time();
+            return;
         }
         std::thread::sleep(Duration::from_nanos(beat));
     }

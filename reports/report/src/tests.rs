@@ -376,6 +376,11 @@ fn what_to_try_where_nothing_was_moved() {
     let line = "hand-over   threads that spun in wait (a.c:7) let others run for 4.20 s, and slept for 0.31 s\n";
     assert!(r.judged().text(false).contains(line));
     assert!(of(four(), handed).contains("no clear difference: threads computed on 1.80 CPUs"));
+    let mut lost = report(four());
+    handed(&mut lost);
+    lost.handed_over.as_mut().unwrap().cpus_with = Some(0.9);
+    let lost = lost.judged().verdict;
+    assert!(lost.contains("lost, and ended: threads computed on 0.90 CPUs"), "{lost}");
     // Nor where CPUs change hands often.
     let beaten = |r: &mut RunReport| {
         r.metronome = Some(Metronome {
@@ -393,7 +398,7 @@ fn what_to_try_where_nothing_was_moved() {
     let line = "metronome   threads spun, so CPUs changed hands every 0.2 ms for 9.20 s, which took 0.41 s of CPU time\n";
     let r = r.judged();
     assert!(r.text(false).contains(line), "{}", r.text(false));
-    let paid = "Handing over CPUs paid, as threads spin: threads computed on 1.59 CPUs on average, and on 0.04 without. ";
+    let paid = "Handing over CPUs of threads that spin paid: threads computed on 1.59 CPUs on average, and on 0.04 without. ";
     assert!(r.verdict.starts_with(paid), "{}", r.verdict);
     for computes in [sees(10_300), of((1..=4).map(|i| thread(i, 4.5, 4.5, 1.0)).collect(), |_| ())]
     {

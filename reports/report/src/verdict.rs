@@ -22,8 +22,8 @@ const ENOUGH: u32 = 5;
 const OFTEN: f64 = 10.0;
 /// An interval of the gain that is no wider than this shows that there is none.
 const SURE: f64 = 0.05;
-/// Handing over paid if threads compute so many times as much: samples err by less.
-const PAID: f64 = 1.2;
+/// Handing over paid, or lost, if threads compute so many times as much with it, or without: samples err by less.
+const CLEAR: f64 = 1.5;
 /// How many names of threads are shown.
 const NAMES: usize = 5;
 
@@ -377,11 +377,14 @@ impl RunReport {
         let (without, with) = handed.or(beaten)?;
         let compared =
             format!("threads computed on {with:.2} CPUs on average, and on {without:.2} without");
-        Some(if with > PAID * without {
-            format!("Handing over CPUs paid, as threads spin: {compared}.")
+        let came_of_it = if with > CLEAR * without {
+            "paid"
+        } else if without > CLEAR * with {
+            "lost, and ended"
         } else {
-            format!("Handing over CPUs of threads that spin made no clear difference: {compared}.")
-        })
+            "made no clear difference"
+        };
+        Some(format!("Handing over CPUs of threads that spin {came_of_it}: {compared}."))
     }
 
     /// What threads that never sleep may do, or do, where they outnumber the CPUs.
