@@ -179,7 +179,7 @@ pub struct Measured {
     pub pairs: u32,
     /// Rate of progress with balancing over that without.
     pub ratio: f64,
-    /// The 95 % interval of the ratio.
+    /// The 95 % interval of the ratio; None where one comparison was made, or it has no upper end.
     pub ci95: Option<[f64; 2]>,
 }
 
@@ -214,7 +214,8 @@ impl RunReport {
             .map(|v| Measured {
                 pairs: v.pairs,
                 ratio: v.ratio,
-                ci95: (v.pairs > 1).then_some([v.low, v.high]),
+                // Comparisons that differ by orders of magnitude have no upper end.
+                ci95: (v.pairs > 1 && v.high.is_finite()).then_some([v.low, v.high]),
             });
         self.efficiency = self.summary.efficiency();
         // What was measured goes before what is estimated.

@@ -518,6 +518,8 @@ fn an_interval_that_says_nothing_is_not_shown_but_kept() {
     );
     assert_eq!(wide.measured.unwrap().ci95, Some([0.0, 893.13]));
     assert!(with(1.2, 2.2).text(true).contains("measured"));
+    // JSON has no number for what has no end.
+    assert_eq!(with(0.0, f64::INFINITY).measured.unwrap().ci95, None);
 }
 
 #[test]
