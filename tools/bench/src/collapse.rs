@@ -2,8 +2,9 @@
 //! beside others.
 //!
 //! Each case is run with two threads, which is what the machine can do; under the kernel; under evenly as it is by default;
-//! under evenly where nothing is loaded into the program, as with `evenly attach`; and in the best setting that its kind has, where there is one. A collapse takes a hundred times as long, so runs of the
-//! kernel have a twentieth of the phases, and times are compared by phase.
+//! under evenly where nothing is loaded into the program, as with `evenly attach`; and in the best setting that its kind has,
+//! where there is one. A collapse takes a hundred times as long, so runs of the kernel have a twentieth of the phases, and
+//! times are compared by phase.
 //!
 //! Invariant: all arms are interleaved, and each run's checksum is that of all others of the same work.
 
