@@ -93,8 +93,7 @@ impl HandingOver {
             Where::Yields => Some("sched_yield".into()),
         });
         let (given_s, slept_s) = (given.as_secs_f64(), slept.as_secs_f64());
-        let worth = keeper.worth();
-        let [cpus_without, cpus_with] = [0, 1].map(|i| worth.map(|cpus| cpus[i]));
+        let (cpus_without, cpus_with) = keeper.worth().unzip();
         (traps > 0).then_some(HandedOver {
             asked: traps,
             given_s,

@@ -7,7 +7,7 @@ mod common;
 use common::{Running, State, masks, narrowed, signal, wait_until, whole, workload};
 use evenly_linux::proc::{Proc, parse_schedstat, read_all};
 use evenly_linux::samples::Samples;
-use evenly_model::{Nanos, Pid, Tid};
+use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
@@ -22,19 +22,29 @@ fn used_by(pid: Pid, name: &str) -> Nanos {
     all.fold(Nanos::ZERO, |sum, ran| sum + ran)
 }
 
-/// One thread more than there are CPUs, which meet at a spinning barrier of their own.
+/// One thread more than there are CPUs, which meet at a spinning barrier of their own: the CPUs, the threads, and the command.
+/// None where it cannot be seen that they spin.
+fn spinning() -> Option<(CpuSet, usize, Vec<String>)> {
+    let whole = whole()?;
+    if let Err(e) = Samples::new() {
+        evenly_testing::skip("perf-events", e);
+        return None;
+    }
+    let n = whole.len() + 1;
+    let options = format!("--threads {n} --phases 100000000 --iters 10000 --barrier spin");
+    let options = options.split(' ').map(str::to_owned);
+    Some((whole, n, std::iter::once(workload("spmd")).chain(options).collect()))
+}
+
+fn words(command: &[String]) -> Vec<&str> {
+    command.iter().map(String::as_str).collect()
+}
+
 #[test]
 fn cpus_change_hands_often_while_threads_spin() {
-    let Some(whole) = whole() else { return };
-    if let Err(e) = Samples::new() {
-        return evenly_testing::skip("perf-events", e);
-    }
+    let Some((whole, n, command)) = spinning() else { return };
     let state = State::new();
-    let n = whole.len() + 1;
-    let (threads, spmd) = (n.to_string(), workload("spmd"));
-    let forever = ["--phases", "100000000", "--iters", "10000", "--barrier", "spin"];
-    let mut program =
-        Running::start(&[&[spmd.as_str(), "--threads", &threads], &forever[..]].concat());
+    let mut program = Running::start(&words(&command));
     wait_until("its threads", || masks(program.pid()).len() > n);
     let mut evenly = state.start(&["attach", &program.pid().to_string()]);
     wait_until("CPUs to have changed hands often for a second", || {
@@ -56,18 +66,11 @@ fn cpus_change_hands_often_while_threads_spin() {
 /// The same in a program that hands over by itself: after a while that pauses, and is compared.
 #[test]
 fn what_handing_over_is_worth_is_measured() {
-    let Some(whole) = whole() else { return };
-    if let Err(e) = Samples::new() {
-        return evenly_testing::skip("perf-events", e);
-    }
+    let Some((_, n, command)) = spinning() else { return };
     let state = State::new();
-    let threads = (whole.len() + 1).to_string();
-    let spmd = workload("spmd");
-    let program = ["--phases", "100000000", "--iters", "10000", "--barrier", "spin"];
-    let program = [&[spmd.as_str(), "--threads", &threads], &program[..]].concat();
     // On a busy machine it takes longer until enough is seen.
     for seconds in [10, 30] {
-        let mut evenly = state.run("phase", whole.len() as u32 + 1, &program);
+        let mut evenly = state.run("phase", n as u32, &words(&command));
         let pid = evenly.program();
         std::thread::sleep(Duration::from_secs(seconds));
         signal(pid, Signal::TERM);

@@ -21,6 +21,7 @@ mod code;
 mod decoded;
 mod module;
 mod names;
+mod patience;
 mod places;
 mod seen;
 mod tempo;

@@ -4,12 +4,13 @@
 //! ```text
 //!   Rests --crowded--> Looks --threads spin--> Beats --STRETCH--> Looks ...
 //!     ^                  |                       |
-//!     +--they do not-----+------does not help----+      for PATIENCE, twice as long each time
+//!     +--they do not-----+------does not help----+      twice as long each time
 //! ```
 //!
 //! While threads spin for much of their CPU time nevertheless, beats that follow sooner are tried, and kept where they help.
 //! Each stretch begins with slower ones than the last.
 
+use crate::patience::Patience;
 use crate::seen::Seen;
 use evenly_model::Nanos;
 
@@ -30,8 +31,6 @@ const GOOD: f64 = 0.7;
 const HOLD: Nanos = Nanos::from_millis(2_000);
 /// After so long it is compared again.
 const STRETCH: Nanos = Nanos::from_millis(30_000);
-/// For how long it rests where it does not help, the first time and at most.
-const PATIENCE: [Nanos; 2] = [Nanos::from_millis(10_000), Nanos::from_millis(320_000)];
 
 /// What is to be done until the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +69,7 @@ pub struct Tempo {
     at: Nanos,
     /// When threads crowded their CPUs last.
     crowded_at: Option<Nanos>,
-    patience: Nanos,
+    patience: Patience,
     /// The beats that help most, as far as that is known.
     level: usize,
     without: Seen,
@@ -83,7 +82,7 @@ impl Default for Tempo {
             state: State::Rests { until: Nanos::ZERO },
             at: Nanos::ZERO,
             crowded_at: None,
-            patience: PATIENCE[0],
+            patience: Patience::default(),
             level: 0,
             without: Seen::default(),
             with: Seen::default(),
@@ -131,7 +130,7 @@ impl Tempo {
             State::Beats { level, since, before, seen, judged: false } if seen.all >= ENOUGH[1] => {
                 let helps = seen.exceeds(&before, WORTH);
                 if helps {
-                    (self.level, self.patience) = (level, PATIENCE[0]);
+                    (self.level, self.patience) = (level, Patience::default());
                 }
                 let faster = level + 1;
                 if helps && faster < BEATS.len() && seen.part() < Some(GOOD) {
@@ -177,10 +176,8 @@ impl Tempo {
     }
 
     fn rests(&mut self, now: Nanos) -> State {
-        let until = now + self.patience;
-        self.patience = Nanos(2 * self.patience.0).min(PATIENCE[1]);
         self.level = 0;
-        State::Rests { until }
+        State::Rests { until: self.patience.rest(now) }
     }
 }
 
@@ -266,9 +263,9 @@ mod tests {
         assert!(beats > 0.0 && beats < 0.003, "{beats}");
         // As soon as it does, that is forgotten.
         p.computes = [0.3, 0.9, 0.9, 0.9];
-        p.runs(PATIENCE[1].as_secs_f64());
+        p.runs(Patience::LONGEST.as_secs_f64());
         assert!(p.runs(60.0)[0] > 0.9);
-        assert_eq!(p.tempo.patience, PATIENCE[0]);
+        assert_eq!(p.tempo.patience, Patience::default());
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! ```text
 //!   Hands over --FIRST, then each AGAIN--> Looks --> Pauses --pays--> Hands over
 //!       ^                                              |
-//!       +------------ Rests for PATIENCE <----loses----+      twice as long each time
+//!       +------------ Rests <-------------loses--------+      twice as long each time
 //! ```
 
+use crate::patience::Patience;
 use crate::seen::Seen;
 use evenly_model::Nanos;
 
@@ -19,8 +20,6 @@ const AGAIN: Nanos = Nanos::from_millis(60_000);
 const LOOK: [Nanos; 2] = [Nanos::from_millis(250), Nanos::from_millis(3_000)];
 /// For how long it pauses at most.
 const PAUSE: Nanos = Nanos::from_millis(300);
-/// For how long nothing is handed over then, the first time and at most.
-const PATIENCE: [Nanos; 2] = [Nanos::from_millis(10_000), Nanos::from_millis(320_000)];
 
 /// What is to be done until the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub struct Worth {
     at: Nanos,
     /// When it is compared; None before the first step.
     next: Option<Nanos>,
-    patience: Nanos,
+    patience: Patience,
     without: Seen,
     with: Seen,
     /// The last few comparisons: what was seen without and with.
@@ -59,7 +58,7 @@ impl Default for Worth {
             state: State::Hands,
             at: Nanos::ZERO,
             next: None,
-            patience: PATIENCE[0],
+            patience: Patience::default(),
             without: Seen::default(),
             with: Seen::default(),
             last: [Seen::default(); 2],
@@ -130,11 +129,9 @@ impl Worth {
         }
         let [without, with] = self.last;
         if without.exceeds(&with, 1.0) {
-            let until = now + self.patience;
-            self.patience = Nanos(2 * self.patience.0).min(PATIENCE[1]);
-            State::Rests { until }
+            State::Rests { until: self.patience.rest(now) }
         } else {
-            self.patience = PATIENCE[0];
+            self.patience = Patience::default();
             self.hands(now + AGAIN)
         }
     }
@@ -206,7 +203,7 @@ mod tests {
         assert!(rests > 3_400.0, "{rests}");
         // It is forgotten when it pays.
         p.computes = [0.1, 0.9];
-        p.runs(2.0 * PATIENCE[1].as_secs_f64());
+        p.runs(2.0 * Patience::LONGEST.as_secs_f64());
         assert!(p.runs(60.0)[0] < 0.5);
         // Samples err by this much.
         assert!(Program::new([0.75, 0.65]).runs(60.0)[0] < 1.0);

@@ -8,10 +8,10 @@ use crate::modules::{Code, Modules, open, parse_code, read};
 use crate::proc::{Proc, read_all};
 use crate::samples::Samples;
 use evenly_evidence::{SpinUse, ThreadUse};
-use evenly_model::{Nanos, Pid, ThreadId};
+use evenly_model::{Nanos, Pid, ThreadId, Tid};
 use evenly_spins::{Module, Seen, place};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,6 +124,20 @@ impl Spinning {
             };
             *seen.at.entry((file, offset)).or_default() += 1;
         }
+    }
+
+    /// Notes where threads of processes were since the last look, and forgets all others.
+    pub fn look_at(&mut self, proc: &Proc, processes: &[Pid], is_meant: impl Fn(Tid) -> bool) {
+        let mut all = HashSet::new();
+        for &pid in processes {
+            for tid in proc.threads(pid).into_iter().filter(|&tid| is_meant(tid)) {
+                // It is forgotten long before its number is used again.
+                let id = ThreadId { tid, start: 0 };
+                self.look(proc, pid, id);
+                all.insert(id);
+            }
+        }
+        self.keep(processes, |id| all.contains(id));
     }
 
     /// Takes over what is known of files elsewhere, as to look through one can take a second.
@@ -291,7 +305,6 @@ impl Places {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use evenly_model::Tid;
 
     const A: ThreadId = ThreadId { tid: Tid(7), start: 1 };
     const B: ThreadId = ThreadId { tid: Tid(5), start: 1 };

@@ -15,9 +15,9 @@ use crate::modules::{Modules, parse_code};
 use crate::proc::{Proc, read_all};
 use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
-use evenly_model::{Nanos, Pid, ThreadId};
+use evenly_model::{Nanos, Pid};
 use evenly_spins::{Handed, Place, Places, Seen, Spin, Taking, Worth};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -254,17 +254,8 @@ impl<P: Places> HandOver<P> {
     /// Notes where threads were since the last time; from now on, where nothing was noted before.
     fn sample(&mut self, taking: &[Taking]) {
         let Ok(spinning) = self.spinning.get_or_insert_with(Spinning::new) else { return };
-        // They are forgotten long before a number is used again.
-        let id = |tid| ThreadId { tid, start: 0 };
-        let (mut pids, mut all) = (Vec::new(), HashSet::new());
-        for t in taking {
-            pids.push(t.pid);
-            for tid in self.proc.threads(t.pid) {
-                spinning.look(&self.proc, t.pid, id(tid));
-                all.insert(id(tid));
-            }
-        }
-        spinning.keep(&pids, |id| all.contains(id));
+        let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
+        spinning.look_at(&self.proc, &pids, |_| true);
     }
 
     /// Whether threads that handed over were in loops that are known: what others do looks like work.
@@ -278,9 +269,9 @@ impl<P: Places> HandOver<P> {
 
     /// On how many CPUs threads computed, on average, in pauses and just before them; None where it was not compared.
     #[must_use]
-    pub fn worth(&self) -> Option<[f64; 2]> {
+    pub fn worth(&self) -> Option<(f64, f64)> {
         let (without, with) = self.worth.compared();
-        Some([cpus(without)?, cpus(with)?])
+        Some((cpus(without)?, cpus(with)?))
     }
 
     /// Puts breakpoints into a process, where it can have some; takes them away where it cannot any longer.

@@ -13,7 +13,7 @@ use crate::crowd::Crowd;
 use crate::proc::Proc;
 use crate::samples::{MOST, PERIOD, cpus};
 use crate::spinning::{Places, Spinning};
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
 use evenly_spins::{Seen, Tempo, Wish};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,16 +159,7 @@ impl Metronome {
         let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| self.wish != Wish::Rest) else {
             return Seen::default();
         };
-        // A thread that ends is forgotten at the next look, long before its number is used again.
-        let id = |tid| ThreadId { tid, start: 0 };
-        for &pid in &self.processes {
-            for tid in self.proc.threads(pid) {
-                if self.crowd.wants(tid) {
-                    spinning.look(&self.proc, pid, id(tid));
-                }
-            }
-        }
-        spinning.keep(&self.processes, |id| self.crowd.wants(id.tid));
+        spinning.look_at(&self.proc, &self.processes, |tid| self.crowd.wants(tid));
         let places = spinning.taken();
         let seen = places.seen();
         if self.beats.is_some() {
