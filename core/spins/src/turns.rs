@@ -2,7 +2,9 @@
 //!
 //! Where a turn begins with the registers of the one before, and has written nothing, it does what the one before did. So it
 //! ends only if another thread, or a signal handler, changes what it reads: to be held up there changes nothing but time.
-//! This is a proof, not a guess: what is not understood is left alone.
+//! This is a proof, not a guess: what is not understood is left alone. It may read the clock as well, as those do that give
+//! up after some time. Not found are those that count their turns: loops that go through a list look the same, where what
+//! they do with an element stands elsewhere.
 
 use crate::decoded::{Wait, decode, is_own, is_read};
 use iced_x86::{
@@ -120,6 +122,8 @@ struct Step {
     stores: Vec<Slot>,
     /// It reads by a pointer.
     reads_elsewhere: bool,
+    /// It reads what others can write.
+    looks: bool,
     /// Indices of those that can come next within the turn.
     next: Vec<usize>,
 }
@@ -167,6 +171,10 @@ impl Turn {
         // Where it writes to its stack, what was written could be read by a pointer as well: no sums are made of it, and none
         // leads on to another (`after`).
         let sums = |s: &Step| makes_sums(&s.instruction);
+        // A delay.
+        if steps.iter().any(|s| is_clock(&s.instruction)) && !steps.iter().any(|s| s.looks) {
+            return None;
+        }
         let turn = Self { steps, changed, slots };
         let Some(base) = turn.slots.first().map(|s| s.0) else { return Some(turn) };
         // By another base it could be the same place.
@@ -276,7 +284,8 @@ impl Step {
                 writes.push((full, if is_second || !whatever_happens { 0 } else { bytes }));
             }
         }
-        let (mut loads, mut stores, mut reads_elsewhere) = (Vec::new(), Vec::new(), false);
+        let (mut loads, mut stores) = (Vec::new(), Vec::new());
+        let (mut reads_elsewhere, mut looks) = (false, false);
         for memory in info.used_memory() {
             let slot = slot(memory);
             if is_written(memory.access()) {
@@ -293,9 +302,11 @@ impl Step {
                 let is_variable =
                     memory.base() == Register::None && memory.index() == Register::None;
                 reads_elsewhere |= slot.is_none() && !is_variable;
+                looks |= !is_own(memory);
             }
         }
-        Some(Self { instruction, reads, writes, loads, stores, reads_elsewhere, next: Vec::new() })
+        let next = Vec::new();
+        Some(Self { instruction, reads, writes, loads, stores, reads_elsewhere, looks, next })
     }
 }
 
@@ -350,10 +361,14 @@ fn counts(x: &Instruction, written: &mut Vec<Register>) -> bool {
     }
     let both = (0..x.op_count()).filter(|&i| register(i));
     written.extend(both.map(|i| x.op_register(i).full_register()));
-    if matches!(x.mnemonic(), Cdq | Cdqe | Cqo | Cmpxchg) {
+    if matches!(x.mnemonic(), Cdq | Cdqe | Cqo | Cmpxchg) || is_clock(x) {
         written.extend([Register::RAX, Register::RDX]);
     }
     false
+}
+
+fn is_clock(x: &Instruction) -> bool {
+    matches!(x.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp)
 }
 
 /// Whether it is one of those that compilers put into such loops, of which the result is made of what it reads and nothing
@@ -399,6 +414,8 @@ fn is_understood(x: &Instruction) -> bool {
             | M::Nop
             | M::Not
             | M::Or
+            | M::Rdtsc
+            | M::Rdtscp
             | M::Sar
             | M::Sfence
             | M::Shl

@@ -114,6 +114,27 @@ void work_bounded(int n)
 		;
 }
 
+/* It goes through a list, though no address in the inner loop is another one. */
+int work_each(struct node *volatile *at, struct node *volatile *end, void (*work)(struct node *))
+{
+	int n = 0;
+	for (; at < end; at++) {
+		if (!plain)
+			continue;
+		work(*at);
+		n++;
+	}
+	return n;
+}
+
+int wait_until(uint64_t until)
+{
+	while (!flag)
+		if (__rdtsc() > until)
+			return 0;
+	return 1;
+}
+
 int work_list(struct node *at)
 {
 	while (!at->is_last)

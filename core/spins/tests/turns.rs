@@ -96,7 +96,7 @@ fn a_lock_is_waited_for_where_it_is_read() {
 /// Loops that work, each of which one rule alone keeps from being taken for a wait.
 #[test]
 fn loops_that_work_by_themselves_are_none() {
-    let loops: [(&str, &[u8]); 5] = [
+    let loops: [(&str, &[u8]); 6] = [
         // do { i = 0; while (a[i]) i++; xchg(&a[i], 1); } while (i != n)
         (
             "marks one slot a turn",
@@ -123,6 +123,8 @@ fn loops_that_work_by_themselves_are_none() {
             "counts in a part of a register",
             &[0x8b, 0x07, 0x05, 0, 1, 0, 0, 0xb0, 1, 0x87, 0x07, 0x39, 0xf0, 0x72, 0xf1, 0xc3],
         ),
+        // L: rdtsc; cmp eax, esi; jb L
+        ("looks at the clock alone", &[0x0f, 0x31, 0x39, 0xf0, 0x72, 0xfa, 0xc3]),
         ("jumps to itself too often", &[0xeb, 0xfe].repeat(2_000)),
     ];
     for (what, code) in loops {
