@@ -91,3 +91,26 @@ fn what_handing_over_is_worth_is_measured() {
     }
     panic!("it never paused");
 }
+
+/// Loops that call functions are found by where threads are, and kept by what they do there.
+#[test]
+fn loops_of_which_it_is_not_proved_that_they_wait_are_tried() {
+    let Some((_, n, _)) = spinning() else { return };
+    let program = workload("collapse-calls");
+    let options = format!("--pattern pipeline --threads {n} --phases 100000000 --iters 10000");
+    let command: Vec<&str> = std::iter::once(&*program).chain(options.split(' ')).collect();
+    let state = State::new();
+    // On a busy machine it takes longer until threads were seen there.
+    let handed = [4, 20].into_iter().find_map(|seconds| {
+        let mut evenly = state.run("phase", n as u32, &command);
+        let pid = evenly.program();
+        std::thread::sleep(Duration::from_secs(seconds));
+        signal(pid, Signal::TERM);
+        evenly.wait();
+        let report = evenly.report();
+        report["handed_over"].is_object().then(|| report["handed_over"].clone())
+    });
+    let handed = handed.expect("nothing was handed over");
+    assert!(handed["given_s"].as_f64().unwrap() > 0.0, "{handed}");
+    assert!(handed["place"].as_str().unwrap().contains("collapse.c:"), "{handed}");
+}

@@ -2,7 +2,7 @@
  * Threads that spin give their CPU to others of the program, and take it back: see handover.h.
  *
  * A library for LD_PRELOAD. It handles SIGTRAP for breakpoints that evenly has put on instructions `pause` (0xf3 0x90), by
- * which programs say that they wait, and on the jumps back of loops that wait without: only the first byte is another
+ * which programs say that they wait, and on the jumps back of loops that wait without, or may do so: only the first byte is another
  * (0xcc). All other traps are the program's: its own handler is called, which it sets, reads and is shown as if this one
  * were not there.
  *
@@ -95,6 +95,8 @@ static long call(long number, long a, long b, long c, long d)
 #define SHORTEST 20000
 #define LONGEST 1000000
 #define PART 8
+/* And at most where it is not proved that it waits. */
+#define LONGEST_IN_DOUBT 50000
 
 /* Also where a handler of the program has jumped out of the sleep. */
 static void restore_slack(void)
@@ -126,8 +128,8 @@ static void count(_Atomic uint64_t *what, uint64_t by)
 /* Sleeps in proportion to how long this thread has waited. Returns when that has ended. */
 static uint64_t sleep_part(struct evenly_place *place, uint64_t now, uint64_t began)
 {
-	uint64_t part = (now - began) / PART;
-	sleep_ns(part < SHORTEST ? SHORTEST : part > LONGEST ? LONGEST : part);
+	uint64_t part = (now - began) / PART, longest = GET(place->doubt) ? LONGEST_IN_DOUBT : LONGEST;
+	sleep_ns(part < SHORTEST ? SHORTEST : part > longest ? longest : part);
 	uint64_t then = clock_ns(CLOCK_MONOTONIC);
 	count(&place->slept, then - now);
 	return then;
@@ -240,6 +242,8 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 	set_mask(SIG_SETMASK, &before, NULL);
 }
 
+#include "handover_doubt.h"
+
 #if defined(__x86_64__)
 /* Whether a conditional jump of this kind is taken (the lower four bits of its opcode). */
 static bool is_taken(unsigned kind, uint64_t flags)
@@ -291,10 +295,13 @@ static void trapped(int signal, siginfo_t *info, void *context)
 	registers[REG_RIP] = (greg_t)next;
 	count(&place->traps, 1);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (GET(place->wanted) && now / 1000000000 < GET(shared->until))
-		hand_over(place, now);
-	else
+	bool waits = !GET(place->doubt) || seems_to_wait(place, at, context);
+	if (GET(place->wanted) && now / 1000000000 < GET(shared->until)) {
+		if (waits)
+			hand_over(place, now);
+	} else {
 		restore(at, (unsigned char)first);
+	}
 	here.last = clock_ns(CLOCK_MONOTONIC);
 	errno = before;
 }

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define EVENLY_HANDOVER_MAGIC UINT64_C(0x7265766f646e6168) /* "handover", little-endian */
-#define EVENLY_HANDOVER_VERSION 3
+#define EVENLY_HANDOVER_VERSION 4
 #define EVENLY_HANDOVER_VARIABLE "EVENLY_HANDOVER"
 /* What the file's name in /proc begins with. */
 #define EVENLY_HANDOVER_NAME "/memfd:evenly-handover"
@@ -28,6 +28,9 @@
 #define EVENLY_SPACES 1024
 /* Instructions in all of them: a power of two. */
 #define EVENLY_PLACES 8192
+/* What is thought of a place: that threads may wait there, and that they do not. Else it is proved that they do. */
+#define EVENLY_DOUBTED 1
+#define EVENLY_REFUTED 2
 /* How many places are looked through for an address, from the one that it hashes to. */
 #define EVENLY_NEAR 32
 
@@ -50,7 +53,11 @@ struct evenly_place {
 	_Atomic uint64_t slept;  /* ns for which threads slept here */
 	/* Written by evenly, before the address. */
 	_Atomic uint32_t first;  /* the first byte of the instruction */
-	uint32_t unused[5];
+	/* Written by both. */
+	_Atomic uint32_t doubt;  /* 0, EVENLY_DOUBTED, EVENLY_REFUTED */
+	/* Written by programs. */
+	_Atomic uint64_t differs; /* turns with registers that no thread had there before, where it is doubted */
+	uint32_t unused[2];
 };
 
 struct evenly_handover {

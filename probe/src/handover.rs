@@ -19,7 +19,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 /// The variable that names the file to programs.
 pub const VARIABLE: &str = "EVENLY_HANDOVER";
 const MAGIC: u64 = u64::from_le_bytes(*b"handover");
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// What a place is that is doubted, and one of which it turned out that nobody waits there.
+const DOUBTED: u32 = 1;
+const REFUTED: u32 = 2;
 /// How the file is called in `/proc`.
 const NAME: &str = "evenly-handover";
 /// How many processes there is room for.
@@ -82,7 +85,7 @@ impl Places for Table {
         bytes.chunks_exact(space::SIZEOF).take(SPACES).filter_map(of).collect()
     }
 
-    fn place(&mut self, space: u32, at: u64, opcode: u8) -> Option<Place> {
+    fn place(&mut self, space: u32, at: u64, opcode: u8, is_doubted: bool) -> Option<Place> {
         if let Some(&(number, before)) = self.given.get(&(space, at)) {
             // Other code was loaded there meanwhile.
             return (before == opcode).then_some(Place(number));
@@ -94,6 +97,8 @@ impl Places for Table {
         self.file.write_all_at(&space.to_ne_bytes(), begin + place::SPACE as u64).ok()?;
         let first_byte = u32::from(opcode).to_ne_bytes();
         self.file.write_all_at(&first_byte, begin + place::FIRST as u64).ok()?;
+        let doubt = if is_doubted { DOUBTED } else { 0 }.to_ne_bytes();
+        self.file.write_all_at(&doubt, begin + place::DOUBT as u64).ok()?;
         self.file.write_all_at(&at.to_ne_bytes(), begin + place::AT as u64).ok()?;
         self.taken[number as usize] = true;
         self.given.insert((space, at), (number, opcode));
@@ -103,6 +108,18 @@ impl Places for Table {
     fn want(&mut self, place: Place, wanted: bool) -> io::Result<()> {
         let at = offset(place.0) + place::WANTED as u64;
         self.file.write_all_at(&u32::from(wanted).to_ne_bytes(), at)
+    }
+
+    fn refute(&mut self, place: Place) -> io::Result<()> {
+        let at = offset(place.0) + place::DOUBT as u64;
+        self.file.write_all_at(&REFUTED.to_ne_bytes(), at)?;
+        self.want(place, false)
+    }
+
+    fn is_refuted(&self, place: Place) -> bool {
+        let mut doubt = [0; 4];
+        let at = offset(place.0) + place::DOUBT as u64;
+        self.file.read_exact_at(&mut doubt, at).is_ok() && u32::from_ne_bytes(doubt) == REFUTED
     }
 
     fn until(&mut self, second: u32) -> io::Result<()> {
@@ -154,6 +171,7 @@ mod tests {
         header.holds(format_args!("EVENLY_HANDOVER_VERSION == {VERSION}"));
         header.holds(format_args!("EVENLY_NEAR == {NEAR} && EVENLY_PLACES == {PLACES}"));
         header.holds(format_args!("EVENLY_SPACES == {SPACES}"));
+        header.holds(format_args!("EVENLY_DOUBTED == {DOUBTED} && EVENLY_REFUTED == {REFUTED}"));
         header.check(
             "EVENLY_HANDOVER_VARIABLE EVENLY_HANDOVER_NAME",
             "EVENLY_HANDOVER/memfd:evenly-handover",

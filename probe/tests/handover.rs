@@ -14,6 +14,7 @@ use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
 use evenly_spins::{Module, Places, Spin, Taking};
 use evenly_testing::{wait_for, wait_until};
+use object::{Object, ObjectSection, ObjectSymbol};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -72,10 +73,25 @@ impl Spinning {
         wait_for("the program in the table", || self.table.taking().into_iter().find(is_it))
     }
 
+    /// Loops of a function that may wait.
+    fn doubtful(&self, function: &str) -> Vec<(u64, [u8; 2])> {
+        let bytes = fs::read(&self.program).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let symbol = file.symbols().find(|s| s.name() == Ok(function)).unwrap();
+        // The linker places code in the file as in memory, but for whole pages.
+        let text = file.section_by_name(".text").unwrap();
+        let shift = text.address() - text.file_range().unwrap().0;
+        let places: Vec<u64> = (0..symbol.size()).map(|i| symbol.address() - shift + i).collect();
+        self.in_memory(self.process(), &Module::doubtful(&bytes, &places).unwrap())
+    }
+
     /// Where it waits, and how the instructions there begin.
     fn spins(&self, process: Taking) -> Vec<(u64, [u8; 2])> {
+        self.in_memory(process, &Module::of(&fs::read(&self.program).unwrap()).unwrap().spins)
+    }
+
+    fn in_memory(&self, process: Taking, found: &[Spin]) -> Vec<(u64, [u8; 2])> {
         let maps = fs::read(format!("/proc/{}/maps", process.pid)).unwrap();
-        let found = Module::of(&fs::read(&self.program).unwrap()).unwrap().spins;
         let code = parse_code(&maps).into_iter().filter(|c| c.path == self.program);
         let at = |c: Code| {
             let of = move |s: &Spin| Some((c.address(s.offset)?, s.bytes));
@@ -88,19 +104,23 @@ impl Spinning {
 
     /// Breakpoints wherever it waits.
     fn arm(&mut self) -> Vec<(u64, [u8; 2])> {
+        let all = self.spins(self.process());
+        self.arm_at(&all, false);
+        all
+    }
+
+    fn arm_at(&mut self, all: &[(u64, [u8; 2])], is_doubted: bool) {
         let process = self.process();
         // The C library blocks all signals while a thread begins.
         wait_until("it can have breakpoints", || unfit(&Proc::default(), process.pid).is_none());
         let memory = Memory::of(&Proc::default(), process.pid).unwrap();
         self.table.until(FOR_EVER).unwrap();
-        let all = self.spins(process);
-        for &(at, bytes) in &all {
-            let place = self.table.place(process.space, at, bytes[0]).unwrap();
+        for &(at, bytes) in all {
+            let place = self.table.place(process.space, at, bytes[0], is_doubted).unwrap();
             self.table.want(place, true).unwrap();
             assert!(memory.set_breakpoint(at, bytes).unwrap());
             assert!(!memory.set_breakpoint(at, bytes).unwrap(), "there is one");
         }
-        all
     }
 
     /// Until it has put an instruction back: where a breakpoint can be set again there was none.
@@ -252,6 +272,47 @@ fn traps_of_the_program_are_its_own() {
     }
 }
 
+/// Whether a loop waits that calls a function is seen by the registers of those that come to its end.
+#[test]
+fn a_loop_that_may_wait_is_kept_where_threads_come_with_the_same_registers() {
+    for way in [["-O2", "-DCALLS"], ["-O0", "-DCALLS"]] {
+        let mut it = Spinning::start_as(&way, "waits");
+        let all = it.doubtful("spin_while");
+        assert_eq!(all.len(), 1, "{all:?}");
+        it.arm_at(&all, true);
+        let slept = |it: &Spinning| it.table.handed().iter().any(|(_, h)| h.slept.0 > 0);
+        wait_until("it hands over", || it.traps() > 1_000 && slept(&it));
+        it.go();
+        it.finishes();
+        let mut it = Spinning::start_as(&way, "barrier");
+        it.arm_at(&it.doubtful("spin_while"), true);
+        it.go();
+        assert!(it.finishes() > 0);
+    }
+}
+
+/// Would catch: a loop of work that traps at each of its turns.
+#[test]
+fn a_loop_that_may_wait_is_given_up_where_registers_change() {
+    for way in [["-O2"], ["-O0"]] {
+        let mut it = Spinning::start_as(&way, "works");
+        let all = it.doubtful("work");
+        assert_eq!(all.len(), 1, "{all:?}");
+        it.arm_at(&all, true);
+        let (at, bytes) = all[0];
+        let place = it.table.place(it.process().space, at, bytes[0], true).unwrap();
+        assert!(!it.table.is_refuted(place));
+        it.go();
+        let mut said = String::new();
+        it.stdout.read_to_string(&mut said).unwrap();
+        assert_eq!((said.as_str(), it.table.is_refuted(place)), ("done\n", true));
+        let handed = it.table.handed();
+        let (_, handed) = handed.iter().find(|(p, _)| *p == place).unwrap();
+        // With the one that takes it out.
+        assert!((64..=66).contains(&handed.traps) && handed.slept.0 == 0, "{handed:?}");
+    }
+}
+
 /// Would catch: breakpoints that stay when evenly was killed.
 #[test]
 fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {
@@ -262,7 +323,7 @@ fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {
         wait_until("it comes to a breakpoint", || it.traps() > 3);
         if by_place {
             for &(at, bytes) in &all {
-                let place = it.table.place(it.process().space, at, bytes[0]).unwrap();
+                let place = it.table.place(it.process().space, at, bytes[0], false).unwrap();
                 it.table.want(place, false).unwrap();
             }
         } else {
@@ -361,13 +422,14 @@ fn jumps_are_carried_out_as_the_processor_does() {
 #[test]
 fn a_place_is_found_again_and_room_ends() {
     let mut table = Table::new().unwrap();
-    let first = table.place(1, 0x1000, 0xf3).unwrap();
-    assert_eq!(table.place(1, 0x1000, 0xf3), Some(first));
-    assert_ne!(table.place(2, 0x1000, 0xf3), Some(first));
-    let more =
-        (0..20_000u64).filter(|i| table.place(3, 0x40_0000 + i * 16, 0xf3).is_some()).count();
+    let first = table.place(1, 0x1000, 0xf3, false).unwrap();
+    assert_eq!(table.place(1, 0x1000, 0xf3, false), Some(first));
+    assert_ne!(table.place(2, 0x1000, 0xf3, false), Some(first));
+    let more = (0..20_000u64)
+        .filter(|i| table.place(3, 0x40_0000 + i * 16, 0xf3, false).is_some())
+        .count();
     assert!((4_000..8_192).contains(&more), "{more}");
-    assert_eq!(table.place(1, 0x1000, 0xf3), Some(first));
+    assert_eq!(table.place(1, 0x1000, 0xf3, false), Some(first));
     // And the calls.
     assert_eq!(table.handed().len(), more + 4);
 }

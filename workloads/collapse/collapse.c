@@ -18,9 +18,17 @@ static const char *const NAMES[] = {"ticket", "ttas", "spinlock", "pipeline", "p
 static enum pattern pattern = PIPELINE;
 static uint64_t threads = 2, phases = 1000, iters = 1000, held = 200;
 
-// As many programs do, collapse-bare says nothing to the processor while it waits.
+// As many programs do, collapse-bare says nothing to the processor while it waits; nor does collapse-calls, which has a
+// function to look.
+#if defined(CALLS)
+#define LOOKS __attribute__((noinline))
+#else
+#define LOOKS inline
+#endif
+static LOOKS uint64_t look(_Atomic uint64_t *at) { return atomic_load_explicit(at, memory_order_acquire); }
+
 static inline void relax(void) {
-#if defined(BARE)
+#if defined(BARE) || defined(CALLS)
 #elif defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -52,7 +60,7 @@ static alignas(64) uint64_t guarded, guarded_turns;
 static void lock(void) {
     if (pattern == TICKET) {
         uint64_t mine = atomic_fetch_add_explicit(&next_ticket, 1, memory_order_relaxed);
-        while (atomic_load_explicit(&serving, memory_order_acquire) != mine) relax();
+        while (look(&serving) != mine) relax();
         return;
     }
     if (pattern == SPINLOCK) {
@@ -99,9 +107,9 @@ static void pipeline(uint64_t self) {
     uint64_t value = 0;
     for (uint64_t plane = 0; plane < phases; plane++) {
         if (before)
-            while (atomic_load_explicit(&before->done, memory_order_acquire) <= plane) relax();
+            while (look(&before->done) <= plane) relax();
         if (behind && plane >= 2)
-            while (atomic_load_explicit(&behind->done, memory_order_acquire) + 2 <= plane) relax();
+            while (look(&behind->done) + 2 <= plane) relax();
         value = compute(self, plane, value ^ (before ? before->values[plane % 2] : 0), iters);
         own->values[plane % 2] = value;
         atomic_store_explicit(&own->done, plane + 1, memory_order_release);

@@ -22,6 +22,11 @@ pub(crate) fn is_read(access: OpAccess) -> bool {
     matches!(access, Read | CondRead | ReadWrite | ReadCondWrite)
 }
 
+pub(crate) fn is_written(access: OpAccess) -> bool {
+    use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
+    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
+}
+
 /// Whether it is on the stack of the thread, as counters are where nothing is optimised. A frame pointer may also be any
 /// other pointer, then with no displacement below it.
 pub(crate) fn is_own(memory: &UsedMemory) -> bool {

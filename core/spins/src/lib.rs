@@ -7,7 +7,8 @@
 //! how long it waits, and would take longer than it means to.
 //!
 //! Others wait without (`while (!flag);`). There it has to be proved that a turn leaves nothing behind, and the place is the
-//! jump back.
+//! jump back. Of a loop that calls functions that cannot be said: it is found only around places at which threads were
+//! seen ([`Module::doubtful`]), and tried.
 //!
 //! Bytes are instructions only from the beginning of a function on, so functions are taken from the table by which exceptions
 //! are unwound (`.eh_frame`), which stripped programs have as well, and each is decoded from its first byte to its last.
@@ -19,6 +20,7 @@
 
 mod code;
 mod decoded;
+mod doubt;
 mod module;
 mod names;
 mod patience;

@@ -2,6 +2,7 @@
 
 use crate::code::waits;
 use crate::decoded::Wait;
+use crate::doubt::loops;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 use std::ops::Range;
@@ -52,20 +53,9 @@ impl Module {
             return Ok(none);
         }
         let mut found = Vec::new();
-        let only = only(&file);
-        let is_meant = |start: u64| only.as_ref().is_none_or(|only| only.contains(&start));
-        // What is damaged there is none of a compiler's.
-        for (start, length) in functions(&file).unwrap_or_default() {
-            if !is_meant(start) {
-                continue;
-            }
-            let Some((code, offset)) = code(&file, bytes, start, length) else { continue };
-            for Wait { at, turn } in waits(code) {
-                let Some(&[first, second]) = code.get(at..at + 2) else { continue };
-                let turn = offset + turn.start as u64..offset + turn.end as u64;
-                found.push(Spin { offset: offset + at as u64, bytes: [first, second], turn });
-            }
-        }
+        for_functions(&file, bytes, |code, offset| {
+            found.extend(waits(code).into_iter().filter_map(|wait| spin(code, offset, wait)));
+        });
         found.sort_unstable_by_key(|spin| spin.offset);
         found.dedup_by_key(|spin| spin.offset);
         Ok(Self { spins: found, ..none })
@@ -73,11 +63,53 @@ impl Module {
 }
 
 impl Module {
+    /// Loops around these places of a file that may wait, of which that is not proved.
+    ///
+    /// # Errors
+    /// If it is no module.
+    pub fn doubtful(bytes: &[u8], places: &[u64]) -> Result<Vec<Spin>, SpinsError> {
+        let file = object::File::parse(bytes)?;
+        let mut found = Vec::new();
+        if file.architecture() != Architecture::X86_64 {
+            return Ok(found);
+        }
+        for_functions(&file, bytes, |code, offset| {
+            let within =
+                |&at: &u64| Some(at.checked_sub(offset)? as usize).filter(|&i| i < code.len());
+            let places: Vec<usize> = places.iter().filter_map(within).collect();
+            if !places.is_empty() {
+                let all = loops(code, &places, &waits(code));
+                found.extend(all.into_iter().filter_map(|wait| spin(code, offset, wait)));
+            }
+        });
+        Ok(found)
+    }
+
     /// The loop that a place in the file is within; the smallest, where they are nested.
     #[must_use]
     pub fn spin_at(&self, offset: u64) -> Option<&Spin> {
         let around = self.spins.iter().filter(|spin| spin.turn.contains(&offset));
         around.min_by_key(|spin| spin.turn.end - spin.turn.start)
+    }
+}
+
+/// A wait in the code of a function that begins there in the file.
+fn spin(code: &[u8], offset: u64, Wait { at, turn }: Wait) -> Option<Spin> {
+    let &[first, second] = code.get(at..at + 2)? else { return None };
+    let turn = offset + turn.start as u64..offset + turn.end as u64;
+    Some(Spin { offset: offset + at as u64, bytes: [first, second], turn })
+}
+
+/// The functions that may be looked at: the bytes of each, and where they are in the file.
+fn for_functions(file: &object::File<'_>, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
+    let only = only(file);
+    // What is damaged there is none of a compiler's.
+    for (start, length) in functions(file).unwrap_or_default() {
+        if only.as_ref().is_none_or(|only| only.contains(&start))
+            && let Some((code, offset)) = code(file, bytes, start, length)
+        {
+            each(code, offset);
+        }
     }
 }
 

@@ -50,9 +50,17 @@ pub struct Handed {
 pub trait Places: Send {
     /// Processes that take part; those that have ended may be among them.
     fn taking(&self) -> Vec<Taking>;
-    /// The place of an address, at which an instruction with this first byte is. It is the same whenever it is asked for; None
-    /// where there is no room, or there was another instruction before.
-    fn place(&mut self, space: u32, at: u64, first: u8) -> Option<Place>;
+    /// The place of an address, at which an instruction with this first byte is, and of which it is doubted or not that
+    /// threads wait there. It is the same whenever it is asked for; None where there is no room, or there was another
+    /// instruction before.
+    fn place(&mut self, space: u32, at: u64, first: u8, is_doubted: bool) -> Option<Place>;
+    /// Threads do not wait there.
+    ///
+    /// # Errors
+    /// Where the table cannot be written.
+    fn refute(&mut self, place: Place) -> io::Result<()>;
+    /// Whether it has turned out that threads do not wait there.
+    fn is_refuted(&self, place: Place) -> bool;
     /// Whether threads hand over there.
     ///
     /// # Errors

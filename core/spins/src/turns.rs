@@ -6,7 +6,7 @@
 //! up after some time. Not found are those that count their turns: loops that go through a list look the same, where what
 //! they do with an element stands elsewhere.
 
-use crate::decoded::{Wait, decode, is_own, is_read};
+use crate::decoded::{Wait, decode, is_own, is_read, is_written};
 use iced_x86::{
     ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register, UsedMemory,
@@ -335,11 +335,6 @@ fn slot(memory: &UsedMemory) -> Option<Slot> {
     let from_base = i64::from(memory.displacement() as i32);
     let bytes = memory.memory_size().size();
     (is_own(memory) && is_plain).then_some((memory.base(), from_base, bytes))
-}
-
-fn is_written(access: OpAccess) -> bool {
-    use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
-    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }
 
 /// Whether it stores a value outside of the stack.

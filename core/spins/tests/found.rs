@@ -66,6 +66,26 @@ fn places_are_of_the_loop_around_them() {
     assert!(work.clone().all(|at| module.spin_at(at).is_none()));
 }
 
+/// Of a loop that calls a function it is not known whether it waits; what it stores says that it does not.
+#[test]
+fn loops_that_may_wait_are_found_around_places() {
+    let dir = tempfile::tempdir().unwrap();
+    for flags in [["-O2"], ["-Os"], ["-O0"]] {
+        let bytes = common::library(dir.path(), "cc", "doubt.c", &flags);
+        assert_eq!(Module::of(&bytes).unwrap().spins, []);
+        for (name, within) in functions(&bytes) {
+            let places: Vec<u64> = within.clone().collect();
+            let found = Module::doubtful(&bytes, &places).unwrap();
+            let expected = usize::from(name.starts_with("may_"));
+            assert_eq!(found.len(), expected, "{name} {flags:?}: {found:?}");
+            assert!(found.iter().all(|s| within.contains(&s.offset) && s.turn.contains(&s.offset)));
+            let outside = [within.start.wrapping_sub(1), within.end];
+            let of_this = |s: &evenly_spins::Spin| within.contains(&s.offset);
+            assert!(!Module::doubtful(&bytes, &outside).unwrap().iter().any(of_this));
+        }
+    }
+}
+
 /// The name of a place is its function, with the line where the file has been compiled with it.
 #[test]
 fn places_have_the_names_of_the_source() {

@@ -55,6 +55,18 @@ impl Known {
     }
 }
 
+/// Places of a file at which threads were seen.
+pub struct Elsewhere<'a> {
+    /// The file's inode.
+    pub inode: u64,
+    /// Its path, as the process sees it.
+    pub path: &'a PathBuf,
+    /// None for one that cannot be read.
+    pub file: Option<&'a File>,
+    /// Where in it.
+    pub places: Vec<u64>,
+}
+
 /// How often a thread was seen, and where in which file.
 #[derive(Debug, Default)]
 struct Noted {
@@ -183,6 +195,21 @@ impl Spinning {
         let places = self.places();
         self.threads.clear();
         places
+    }
+
+    /// Where in which files threads were seen, elsewhere than in loops that wait.
+    pub fn elsewhere(&self) -> Vec<Elsewhere<'_>> {
+        let mut all: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for &(file, offset) in self.threads.values().flat_map(|seen| seen.at.keys()) {
+            if self.files[file].module().spin_at(offset).is_none() {
+                all.entry(file).or_default().push(offset);
+            }
+        }
+        let of = |(file, places): (usize, Vec<u64>)| {
+            let Known { inode, path, file, .. } = &self.files[file];
+            Elsewhere { inode: *inode, path, file: file.as_ref(), places }
+        };
+        all.into_iter().map(of).collect()
     }
 
     /// Says of threads for how long they spun, where some did, and returns in which loops.

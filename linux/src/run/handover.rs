@@ -11,6 +11,7 @@
 use crate::breakpoints::{Memory, Unfit, unfit};
 use crate::counters::CountersError;
 use crate::crowd::Crowd;
+use crate::doubts::Doubts;
 use crate::modules::{Modules, parse_code};
 use crate::proc::{Proc, read_all};
 use crate::samples::{MOST, cpus};
@@ -35,6 +36,8 @@ const LITTLE: f64 = 0.1;
 const TABLE: &[u8] = b"/memfd:evenly-handover";
 /// CPUs are still needed by others while threads hand them over for this part of the time.
 const USED: f64 = 0.1;
+/// With a quota of less it cannot be told from the CPU time of threads whether one of them computes.
+const LEAST_CPUS: f64 = 1.5;
 
 /// Why threads that spin keep their CPU, although they crowd the CPUs.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +80,15 @@ pub enum Where<'a> {
 
 type Known = (Place, u64, [u8; 2]);
 
+/// A loop of a process: the address of its place, and where in which file that is.
+struct Found {
+    at: u64,
+    file: Arc<Path>,
+    spin: Spin,
+    /// It is not proved that it waits.
+    is_doubted: bool,
+}
+
 /// What is done about a program whose threads spin.
 pub struct HandOver<P> {
     proc: Proc,
@@ -97,7 +109,9 @@ pub struct HandOver<P> {
     until: Nanos,
     hands_over: bool,
     worth: Worth,
+    /// Whether samples are taken, to see what that is worth.
     looks: bool,
+    doubts: Doubts,
     /// Where threads are, while that is looked at; None before.
     spinning: Option<Result<Spinning, CountersError>>,
     ended: bool,
@@ -123,6 +137,7 @@ impl<P: Places> HandOver<P> {
             hands_over: false,
             worth: Worth::default(),
             looks: false,
+            doubts: Doubts::default(),
             spinning: None,
             ended: false,
             looked_at: Nanos::ZERO,
@@ -166,6 +181,7 @@ impl<P: Places> HandOver<P> {
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
+        let doubts = self.look_for_others(&taking, now);
         let is_worth = self.is_worth(&taking, now < self.until, now);
         let was = std::mem::replace(&mut self.hands_over, now < self.until && is_worth);
         if !self.hands_over {
@@ -178,7 +194,7 @@ impl<P: Places> HandOver<P> {
             return self.looks;
         }
         self.looks_again(now);
-        let again = !was || now - self.looked_at >= AGAIN;
+        let again = doubts || !was || now - self.looked_at >= AGAIN;
         for process in taking {
             if again || !self.known.contains_key(&process.key()) {
                 self.arm(process);
@@ -187,7 +203,7 @@ impl<P: Places> HandOver<P> {
         if again {
             self.looked_at = now;
         }
-        self.looks || self.modules.count() > files
+        self.looks || doubts || self.modules.count() > files
     }
 
     /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
@@ -227,7 +243,33 @@ impl<P: Places> HandOver<P> {
         let used = given - std::mem::replace(&mut self.given, given);
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         let crowded = self.crowd.outnumber(self.cpus, &self.proc, &pids, now);
-        crowded || used > elapsed.scale(USED)
+        let is_used = used > elapsed.scale(USED);
+        self.doubts.saw(crowded && !is_used, elapsed);
+        self.doubts.refute(&mut self.places, self.crowd.ran(), elapsed);
+        crowded || is_used
+    }
+
+    /// Looks for loops that may wait, where threads crowd their CPUs although they hand over in those that are known.
+    /// Whether there are others now.
+    fn look_for_others(&mut self, taking: &[Taking], now: Nanos) -> bool {
+        let is_possible = !self.looks
+            && self.hands_over
+            && self.cpus >= LEAST_CPUS
+            && self.crowd.threads() <= MOST
+            && !matches!(self.spinning, Some(Err(_)));
+        let was = self.doubts.looks();
+        let looks = self.doubts.step(is_possible, now);
+        if looks {
+            self.sample(taking);
+        }
+        let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| was && !looks) else {
+            return false;
+        };
+        spinning.learn(&self.modules);
+        let found = is_possible && self.doubts.found(&spinning.elsewhere());
+        spinning.taken();
+        spinning.keep(&[], |_| false);
+        found
     }
 
     /// Whether there is something gained, or that is not known. `needed` is whether CPUs have to be handed over.
@@ -245,7 +287,9 @@ impl<P: Places> HandOver<P> {
         let looked = std::mem::replace(&mut self.looks, act.looks);
         if act.looks && !looked {
             self.sample(taking);
-        } else if let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| !act.looks) {
+        } else if let Some(Ok(spinning)) =
+            self.spinning.as_mut().filter(|_| !act.looks && !self.doubts.looks())
+        {
             spinning.keep(&[], |_| false);
         }
         act.hands
@@ -262,7 +306,9 @@ impl<P: Places> HandOver<P> {
     fn is_in_loops(&self) -> bool {
         let time = |h: &Handed| (h.given + h.slept).as_secs_f64();
         let all = self.places.handed();
-        let elsewhere = all.iter().filter(|(p, _)| [Place::MPI, Place::YIELDS].contains(p));
+        let is_elsewhere =
+            |p: &Place| [Place::MPI, Place::YIELDS].contains(p) || self.doubts.contain(*p);
+        let elsewhere = all.iter().filter(|(p, _)| is_elsewhere(p));
         let elsewhere: f64 = elsewhere.map(|(_, h)| time(h)).sum();
         elsewhere <= LITTLE * all.iter().map(|(_, h)| time(h)).sum::<f64>()
     }
@@ -315,16 +361,19 @@ impl<P: Places> HandOver<P> {
         &mut self,
         process: Taking,
         memory: &Memory,
-        spins: Vec<(u64, Arc<Path>, Spin)>,
+        spins: Vec<Found>,
         places: &mut Vec<Known>,
     ) {
         // What it was before is no longer of interest.
         self.refused = None;
-        for (at, file, Spin { offset, bytes, .. }) in spins {
-            let Some(place) = self.places.place(process.space, at, bytes[0]) else {
+        for Found { at, file, spin: Spin { offset, bytes, .. }, is_doubted } in spins {
+            let Some(place) = self.places.place(process.space, at, bytes[0], is_doubted) else {
                 self.refused = Some(Refused::Full);
                 continue;
             };
+            if is_doubted && !self.doubts.takes(place, &self.places) {
+                continue;
+            }
             self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
             let _ = self.places.want(place, true);
             if !places.contains(&(place, at, bytes)) {
@@ -339,7 +388,7 @@ impl<P: Places> HandOver<P> {
 
     /// Addresses at which threads of a process wait, and where in which file that is; none where its signals are not those
     /// of the C library.
-    fn spins(&mut self, pid: Pid) -> Vec<(u64, Arc<Path>, Spin)> {
+    fn spins(&mut self, pid: Pid) -> Vec<Found> {
         let Ok(maps) = read_all(&self.proc.process_file(pid, "maps")) else { return Vec::new() };
         // It may have executed a program into which nothing is loaded, or another process have its number.
         if !maps.windows(TABLE.len()).any(|words| words == TABLE) {
@@ -356,8 +405,13 @@ impl<P: Places> HandOver<P> {
                 return Vec::new();
             }
             let path: Arc<Path> = code.path.as_path().into();
-            let at = |spin: &Spin| Some((code.address(spin.offset)?, path.clone(), spin.clone()));
-            all.extend(module.spins.iter().filter_map(at));
+            let found = |spin: &Spin, is_doubted| {
+                let at = code.address(spin.offset)?;
+                Some(Found { at, file: path.clone(), spin: spin.clone(), is_doubted })
+            };
+            all.extend(module.spins.iter().filter_map(|spin| found(spin, false)));
+            let doubted = self.doubts.of(code.inode, &code.path);
+            all.extend(doubted.iter().filter_map(|spin| found(spin, true)));
         }
         all
     }
@@ -405,8 +459,14 @@ mod tests {
         fn taking(&self) -> Vec<Taking> {
             vec![Taking { pid: Pid(PID), space: 1, is_left_alone: false }]
         }
-        fn place(&mut self, _: u32, _: u64, _: u8) -> Option<Place> {
+        fn place(&mut self, _: u32, _: u64, _: u8, _: bool) -> Option<Place> {
             None
+        }
+        fn refute(&mut self, _: Place) -> io::Result<()> {
+            Ok(())
+        }
+        fn is_refuted(&self, _: Place) -> bool {
+            false
         }
         fn want(&mut self, _: Place, _: bool) -> io::Result<()> {
             Ok(())

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod control;
 pub(crate) mod crowd;
+pub(crate) mod doubts;
 pub mod handover;
 pub mod live;
 pub mod mapping;

@@ -40,10 +40,20 @@
 
 static _Atomic int flag, arrived, turns, handled, trapped;
 
-__attribute__((noinline)) static void spin_while(_Atomic int *what, int is)
+__attribute__((noipa)) static int look(_Atomic int *what)
 {
+	return atomic_load(what);
+}
+
+__attribute__((noipa)) static void spin_while(_Atomic int *what, int is)
+{
+#if defined(CALLS)
+	while (look(what) == is)
+		;
+#else
 	while (atomic_load(what) == is)
 		PAUSE();
+#endif
 }
 
 static void ready(void)
@@ -107,6 +117,27 @@ static void barrier(void)
 {
 	ready();
 	meetings(5);
+}
+
+/* A loop that looks like a wait, as it stores nothing itself: its register is another one in each turn. */
+static int steps;
+
+__attribute__((noipa)) static int step(int by)
+{
+	return steps += by;
+}
+
+__attribute__((noipa)) static void work(int until)
+{
+	while (step(1) != until)
+		;
+}
+
+static void works(void)
+{
+	ready();
+	work(100000);
+	CHECK(steps == 100000);
 }
 
 /* ---------------------------------------------------------------- signals of the program */
@@ -477,7 +508,7 @@ int main(int argc, char **argv)
 		{ "barrier", barrier }, { "masks", masks }, { "handlers", handlers }, { "own_handler", own_handler },
 		{ "dies", dies }, { "dies_if_sent", dies_if_sent }, { "forks", forks }, { "jumps", jumps },
 		{ "cancelled", cancelled }, { "small", small }, { "calls", calls }, { "blocked", blocked },
-		{ "filtered", filtered }, { "waits", waits }, { "old_masks", old_masks }, { "late_handler", late_handler },
+		{ "filtered", filtered }, { "waits", waits }, { "works", works }, { "old_masks", old_masks }, { "late_handler", late_handler },
 		{ "deferred", deferred }, { "late_filter", late_filter },
 	};
 	CHECK(argc == 2);

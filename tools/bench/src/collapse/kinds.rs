@@ -85,7 +85,8 @@ fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) -> Vec<Stri
     words.split(' ').map(str::to_owned).collect()
 }
 
-/// A pattern of `collapse`, or of `collapse-bare`: the same in loops without `pause`.
+/// A pattern of `collapse`; or of `collapse-bare` and `collapse-calls`: the same in loops without `pause`, and in loops
+/// without that call a function.
 fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
     let ([program, pattern], [iterations, held]) = (of, sizes);
     let words = format!(
@@ -184,6 +185,12 @@ pub(super) fn kinds() -> Vec<Kind> {
         }),
         kind("pipeline-bare", "pipeline without pause, 20 us", 60_000, Bound::Work, |n, p, ms| {
             pattern(["collapse-bare", "pipeline"], n, p, [ms * 20 / 1000, 1])
+        }),
+        kind("ticket-calls", "ticket lock, a function looks", 20_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse-calls", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
+        }),
+        kind("pipeline-calls", "pipeline, a function looks", 60_000, Bound::Work, |n, p, ms| {
+            pattern(["collapse-calls", "pipeline"], n, p, [ms * 20 / 1000, 1])
         }),
         kind("pipeline-20us", "pipeline over flags, 20 us", 60_000, Bound::Work, |n, p, ms| {
             pattern(["collapse", "pipeline"], n, p, [ms * 20 / 1000, 1])

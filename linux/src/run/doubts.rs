@@ -1,0 +1,235 @@
+//! Loops that may wait, of which that is not proved: when to look for them, and when to give one up.
+//!
+//! ```text
+//!   Rests --threads crowd the CPUs for HELPLESS, though they may hand over--> Looks --LOOK--> Rests    twice as long each time
+//! ```
+//!
+//! A place is given up by programs, where registers show that a turn carries something over (`probe/c/handover_doubt.h`), and
+//! here, where threads hand over, or sleep, for nobody: who waits, waits for somebody that computes.
+
+use crate::modules::read;
+use crate::spinning::Elsewhere;
+use evenly_model::Nanos;
+use evenly_spins::{Module, Place, Places, Spin};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// After so long in which nothing helped it is looked for others.
+const HELPLESS: Nanos = Nanos::from_millis(300);
+/// For how long.
+const LOOK: Nanos = Nanos::from_millis(250);
+/// When it is looked again, the first time and at most.
+const AGAIN: [Nanos; 2] = [Nanos::from_millis(1_000), Nanos::from_millis(60_000)];
+/// So many loops of a file are tried.
+const MOST: usize = 64;
+/// Somebody computes where threads ran for so many CPUs; each that spins for a part of the time, and sleeps for the rest, runs
+/// for less than one.
+const COMPUTES: f64 = 0.95;
+/// Who sleeps for less than this part of the time is not looked at.
+const SLEPT: f64 = 0.1;
+/// After so many looks in succession at which nobody computed a place is given up.
+const FOR_NOBODY: u32 = 3;
+
+/// What is doubted.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    helpless: Nanos,
+    /// Until when samples are taken.
+    until: Option<Nanos>,
+    next: Nanos,
+    rest: Nanos,
+    /// By inode and path.
+    found: HashMap<(u64, PathBuf), Vec<Spin>>,
+    /// Places, for how long threads had slept there at the last look, and at how many looks nobody computed.
+    places: HashMap<Place, (Nanos, u32)>,
+}
+
+impl Doubts {
+    /// Notes whether threads crowded their CPUs in some time, and handed none over.
+    pub(crate) fn saw(&mut self, is_helpless: bool, elapsed: Nanos) {
+        if is_helpless {
+            self.helpless += elapsed;
+        } else {
+            self.helpless = Nanos::ZERO;
+        }
+    }
+
+    /// Goes on. Whether samples are to be taken until the next step.
+    pub(crate) fn step(&mut self, is_possible: bool, now: Nanos) -> bool {
+        match self.until {
+            Some(until) if is_possible && now < until => {}
+            Some(_) => {
+                self.rest = Nanos(2 * self.rest.0).clamp(AGAIN[0], AGAIN[1]);
+                (self.until, self.next, self.helpless) = (None, now + self.rest, Nanos::ZERO);
+            }
+            None if is_possible && self.helpless >= HELPLESS && now >= self.next => {
+                self.until = Some(now + LOOK);
+            }
+            None => {}
+        }
+        self.until.is_some()
+    }
+
+    /// Whether samples are taken.
+    pub(crate) fn looks(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Takes the loops around places at which threads were seen. Whether there are new ones.
+    pub(crate) fn found(&mut self, places: &[Elsewhere<'_>]) -> bool {
+        let mut is_new = false;
+        for Elsewhere { inode, path, file, places } in places {
+            let known = self.found.entry((*inode, (*path).clone())).or_default();
+            let unknown: Vec<u64> = places
+                .iter()
+                .copied()
+                .filter(|at| !known.iter().any(|spin| spin.turn.contains(at)))
+                .collect();
+            let bytes = file.filter(|_| !unknown.is_empty()).and_then(read);
+            let found = bytes.and_then(|bytes| Module::doubtful(&bytes, &unknown).ok());
+            for spin in found.unwrap_or_default() {
+                if known.len() < MOST && !known.contains(&spin) {
+                    known.push(spin);
+                    is_new = true;
+                }
+            }
+        }
+        is_new
+    }
+
+    /// The loops of a file.
+    pub(crate) fn of(&self, inode: u64, path: &Path) -> &[Spin] {
+        // Nothing is looked up in the many processes in which nothing is doubted.
+        if self.found.is_empty() {
+            return &[];
+        }
+        self.found.get(&(inode, path.to_owned())).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a place is still tried.
+    pub(crate) fn takes(&mut self, place: Place, table: &impl Places) -> bool {
+        self.places.entry(place).or_default();
+        !table.is_refuted(place)
+    }
+
+    /// Whether this place is one of those.
+    pub(crate) fn contain(&self, place: Place) -> bool {
+        self.places.contains_key(&place)
+    }
+
+    /// Gives up the places at which threads sleep while none of them computes: all `ran` for so long together.
+    pub(crate) fn refute(&mut self, table: &mut impl Places, ran: Nanos, elapsed: Nanos) {
+        if self.places.is_empty() {
+            return;
+        }
+        let nobody_computes = ran < elapsed.scale(COMPUTES);
+        for (place, handed) in table.handed() {
+            let Some((slept, looks)) = self.places.get_mut(&place) else { continue };
+            let more = handed.slept - std::mem::replace(slept, handed.slept);
+            let for_nobody = nobody_computes && more > elapsed.scale(SLEPT);
+            *looks = if for_nobody { *looks + 1 } else { 0 };
+            if *looks >= FOR_NOBODY {
+                // A table that cannot be written stays as it is, and what is said there ends by itself.
+                let _ = table.refute(place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use evenly_spins::{Handed, Taking};
+    use std::io;
+
+    const STEP: Nanos = Nanos::from_millis(20);
+
+    #[test]
+    fn it_is_looked_for_others_where_nothing_helps_and_ever_more_seldom() {
+        let mut doubts = Doubts::default();
+        let mut now = Nanos::from_millis(5_000);
+        let mut step = |is_helpless: bool, is_possible: bool| {
+            now += STEP;
+            doubts.saw(is_helpless, STEP);
+            doubts.step(is_possible, now)
+        };
+        assert!(!(0..100).any(|_| step(false, true)));
+        assert!(!(0..100).any(|_| step(true, false)));
+        // It was helpless for long enough.
+        assert!(step(true, true));
+        let looks = (0..1_000).take_while(|_| step(true, true)).count() as u64;
+        assert_eq!(looks + 1, LOOK.0.div_ceil(STEP.0));
+        let mut rests = (0..3).map(|_| {
+            let rest = (0..1_000).take_while(|_| !step(true, true)).count();
+            while step(true, true) {}
+            rest
+        });
+        let (first, second, third) = (rests.next(), rests.next(), rests.next());
+        assert!(first.unwrap() > 40 && second > first && third > second, "{second:?} {third:?}");
+        // It ends where something else is looked at.
+        assert!((0..10_000).any(|_| step(true, true)) && !step(true, false));
+    }
+
+    /// Three places at which threads have slept for so long.
+    #[derive(Default)]
+    struct Table {
+        slept: Nanos,
+        refuted: Vec<Place>,
+    }
+
+    impl Places for Table {
+        fn taking(&self) -> Vec<Taking> {
+            Vec::new()
+        }
+        fn place(&mut self, _: u32, _: u64, _: u8, _: bool) -> Option<Place> {
+            None
+        }
+        fn refute(&mut self, place: Place) -> io::Result<()> {
+            self.refuted.push(place);
+            Ok(())
+        }
+        fn is_refuted(&self, place: Place) -> bool {
+            self.refuted.contains(&place)
+        }
+        fn want(&mut self, _: Place, _: bool) -> io::Result<()> {
+            Ok(())
+        }
+        fn until(&mut self, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+        fn watched(&mut self, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+        fn handed(&self) -> Vec<(Place, Handed)> {
+            let handed = |slept| Handed { slept, ..Handed::default() };
+            vec![
+                (Place(0), handed(self.slept)),
+                (Place(1), handed(Nanos::ZERO)),
+                (Place(2), handed(self.slept)),
+            ]
+        }
+    }
+
+    #[test]
+    fn a_place_is_given_up_where_threads_sleep_for_nobody() {
+        let (mut doubts, mut table) = (Doubts::default(), Table::default());
+        // Of the last it is proved.
+        assert!([0, 1].iter().all(|&n| doubts.takes(Place(n), &table)));
+        let mut passes = |table: &mut Table, ran_ms: u64, slept_ms: u64| {
+            table.slept += Nanos::from_millis(slept_ms);
+            doubts.refute(table, Nanos::from_millis(ran_ms), STEP);
+        };
+        for _ in 0..5 {
+            // Another one computes; or they sleep for a moment only.
+            (0..10).for_each(|_| passes(&mut table, 35, 10));
+            (0..10).for_each(|_| passes(&mut table, 10, 1));
+            (1..FOR_NOBODY).for_each(|_| passes(&mut table, 10, 10));
+        }
+        assert_eq!(table.refuted, []);
+        passes(&mut table, 10, 1);
+        (0..FOR_NOBODY).for_each(|_| passes(&mut table, 10, 10));
+        assert_eq!(table.refuted, [Place(0)]);
+        assert!(!doubts.takes(Place(0), &table) && doubts.takes(Place(1), &table));
+    }
+}
