@@ -1,10 +1,9 @@
 /*
  * Threads that spin give their CPU to others of the program, and take it back: see handover.h.
  *
- * A library for LD_PRELOAD. It handles SIGTRAP for breakpoints that evenly has put on instructions `pause` (0xf3 0x90), by
- * which programs say that they wait, and on the jumps back of loops that wait without, or may do so: only the first byte is another
- * (0xcc). All other traps are the program's: its own handler is called, which it sets, reads and is shown as if this one
- * were not there.
+ * A library for LD_PRELOAD. It handles SIGTRAP for breakpoints that evenly has put on instructions by which programs say
+ * that they wait (`pause`), and on the jumps back of loops that wait without, or may. All other traps are the program's: its
+ * own handler is called, which it sets, reads and is shown as if this one were not there.
  *
  * A trap that is blocked ends a process. So SIGTRAP is never blocked in fact: it is taken out of each mask that the program
  * sets, and shown in each that it reads. evenly looks from outside whether that is so (masks that are set by system calls
@@ -163,12 +162,6 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 
 /* ---------------------------------------------------------------- the trap */
 
-#define PAUSE 0xf3
-#define NOP 0x90
-#define JUMP_SHORT 0xeb
-#define JUMP_NEAR 0xe9
-#define TWO_BYTES 0x0f
-
 static struct evenly_place *find(uint64_t at)
 {
 	uint32_t first = evenly_first_place(space, at);
@@ -183,14 +176,17 @@ static struct evenly_place *find(uint64_t at)
 	return NULL;
 }
 
+#include "handover_machine.h"
+
 /* Puts the instruction back. Where that cannot be, each thread that comes there traps and goes on. */
-static void restore(uint64_t at, unsigned char first)
+static void restore(uint64_t at, uint32_t first)
 {
 	/* Not by the library, where a thread could be cancelled. */
 	long memory = CALL(SYS_openat, AT_FDCWD, "/proc/self/mem", O_WRONLY | O_CLOEXEC);
 	if (memory < 0)
 		return;
-	CALL(SYS_pwrite64, memory, &first, 1, at);
+	/* Their lowest byte comes first on all of these processors. */
+	CALL(SYS_pwrite64, memory, &first, BREAKPOINT_BYTES, at);
 	CALL(SYS_close, memory);
 }
 
@@ -207,7 +203,7 @@ static void stand_down(void)
 		struct evenly_place *place = &shared->places[i];
 		uint64_t at = atomic_load_explicit(&place->at, memory_order_acquire);
 		if (at && GET(place->space) == space && GET(place->wanted))
-			restore(at, (unsigned char)GET(place->first));
+			restore(at, GET(place->first));
 	}
 }
 
@@ -244,55 +240,19 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 
 #include "handover_doubt.h"
 
-#if defined(__x86_64__)
-/* Whether a conditional jump of this kind is taken (the lower four bits of its opcode). */
-static bool is_taken(unsigned kind, uint64_t flags)
-{
-	bool carry = flags & 1, parity = flags & 4, zero = flags & 0x40, sign = flags & 0x80, overflow = flags & 0x800;
-	bool is[] = { overflow, carry, zero, carry || zero, sign, parity, sign != overflow, zero || sign != overflow };
-	return is[kind >> 1 & 7] != (kind & 1);
-}
-
-/* Where it goes on after a jump of so many bytes, of which the last one or four are the distance. */
-static uint64_t after_jump(const unsigned char *at, unsigned length, bool is_taken)
-{
-	int32_t distance = (signed char)at[1];
-	if (length > 2)
-		memcpy(&distance, at + length - sizeof distance, sizeof distance);
-	return (uint64_t)at + length + (uint64_t)(is_taken ? (int64_t)distance : 0);
-}
-
-/* Where it goes on after the instruction, of which a breakpoint hides the first byte; 0 where it is none that has places. */
-static uint64_t after(const unsigned char *at, unsigned first, uint64_t flags)
-{
-	if (first == PAUSE)
-		return at[1] == NOP ? (uint64_t)at + 2 : 0;
-	if (first == JUMP_SHORT)
-		return after_jump(at, 2, true);
-	if (first == JUMP_NEAR)
-		return after_jump(at, 5, true);
-	if (first >> 4 == 7)
-		return after_jump(at, 2, is_taken(first, flags));
-	if (first == TWO_BYTES && at[1] >> 4 == 8)
-		return after_jump(at, 6, is_taken(at[1], flags));
-	return 0;
-}
-
 static void trapped(int signal, siginfo_t *info, void *context)
 {
 	int before = errno;
-	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
-	uint64_t at = (uint64_t)registers[REG_RIP] - 1;
-	/* Of the instruction itself. */
-	struct evenly_place *place = info->si_code == SI_KERNEL ? find(at) : NULL;
-	unsigned first = place ? GET(place->first) : 0;
-	uint64_t next = place ? after((const unsigned char *)at, first, (uint64_t)registers[REG_EFL]) : 0;
+	uint64_t at = trapped_at(context);
+	struct evenly_place *place = info->si_code == BREAKPOINT_CODE ? find(at) : NULL;
+	uint32_t first = place ? GET(place->first) : 0;
+	uint64_t next = place ? goes_on_at(at, first, context) : 0;
 	if (!next) {
 		errno = before;
 		pass_on(signal, info, context);
 		return;
 	}
-	registers[REG_RIP] = (greg_t)next;
+	go_on(context, next);
 	count(&place->traps, 1);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	bool waits = !GET(place->doubt) || seems_to_wait(place, at, context);
@@ -300,7 +260,7 @@ static void trapped(int signal, siginfo_t *info, void *context)
 		if (waits)
 			hand_over(place, now);
 	} else {
-		restore(at, (unsigned char)first);
+		restore(at, first);
 	}
 	here.last = clock_ns(CLOCK_MONOTONIC);
 	errno = before;
@@ -308,17 +268,13 @@ static void trapped(int signal, siginfo_t *info, void *context)
 
 static bool handle(void)
 {
+	if (!BREAKPOINT_BYTES)
+		return false;
 	/* On the stack of the thread: alternative stacks can be too small for two handlers. A handler of the program that
 	 * interrupts this one may come to a breakpoint as well, so that the signal is not blocked meanwhile. */
 	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };
 	return set_action(SIGTRAP, &action, &of_program) == 0;
 }
-#else
-static bool handle(void)
-{
-	return false;
-}
-#endif
 
 /* ---------------------------------------------------------------- beginning */
 

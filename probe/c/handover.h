@@ -2,7 +2,7 @@
  * Where threads that spin hand over their CPU: the mapping that programs share with evenly.
  *
  * evenly finds in the code of a program the instructions that are executed once a turn of a loop that waits (`pause`, or
- * the jump back), writes them into the table of places, and then a breakpoint over the first byte of each, from outside. A
+ * the jump back), writes them into the table of places, and then a breakpoint over each, from outside. A
  * thread that comes to one is sent SIGTRAP, and the handler (handover.c) gives its CPU away before it goes on as the
  * instruction would have.
  *
@@ -52,7 +52,7 @@ struct evenly_place {
 	_Atomic uint64_t given;  /* ns for which others ran meanwhile */
 	_Atomic uint64_t slept;  /* ns for which threads slept here */
 	/* Written by evenly, before the address. */
-	_Atomic uint32_t first;  /* the first byte of the instruction */
+	_Atomic uint32_t first;  /* what the breakpoint hides of the instruction: the first byte, or all (aarch64) */
 	/* Written by both. */
 	_Atomic uint32_t doubt;  /* 0, EVENLY_DOUBTED, EVENLY_REFUTED */
 	/* Written by programs. */

@@ -20,33 +20,6 @@ static __thread struct {
 	unsigned repeated; /* turns in succession that were like one of those */
 } turns __attribute__((tls_model("initial-exec")));
 
-static uint64_t mixed(uint64_t hash, const void *words, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i += sizeof hash) {
-		uint64_t word;
-		memcpy(&word, (const char *)words + i, sizeof word);
-		hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-		hash ^= hash >> 29;
-	}
-	return hash;
-}
-
-#if defined(__x86_64__)
-static uint64_t registers_of(const ucontext_t *context)
-{
-	/* The general ones come first; what follows are flags and why it trapped. */
-	uint64_t hash = mixed(1, context->uc_mcontext.gregs, (REG_RIP - REG_R8) * sizeof(greg_t));
-	const fpregset_t floating = context->uc_mcontext.fpregs;
-	return floating ? mixed(hash, floating->_xmm, sizeof floating->_xmm) : hash;
-}
-#else
-static uint64_t registers_of(const ucontext_t *context)
-{
-	(void)context;
-	return 0;
-}
-#endif
-
 /* Whether the thread that has come to this place seems to wait. Gives the place up where most turns differ. */
 static bool seems_to_wait(struct evenly_place *place, uint64_t at, const ucontext_t *context)
 {

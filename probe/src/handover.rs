@@ -37,8 +37,8 @@ const NEAR: u32 = 32;
 #[derive(Debug)]
 pub struct Table {
     file: File,
-    /// Numbers of places and first bytes of instructions, by space and address.
-    given: HashMap<(u32, u64), (u32, u8)>,
+    /// Numbers of places and what breakpoints hide of instructions, by space and address.
+    given: HashMap<(u32, u64), (u32, u32)>,
     taken: Vec<bool>,
 }
 
@@ -85,23 +85,22 @@ impl Places for Table {
         bytes.chunks_exact(space::SIZEOF).take(SPACES).filter_map(of).collect()
     }
 
-    fn place(&mut self, space: u32, at: u64, opcode: u8, is_doubted: bool) -> Option<Place> {
+    fn place(&mut self, space: u32, at: u64, hidden: u32, is_doubted: bool) -> Option<Place> {
         if let Some(&(number, before)) = self.given.get(&(space, at)) {
             // Other code was loaded there meanwhile.
-            return (before == opcode).then_some(Place(number));
+            return (before == hidden).then_some(Place(number));
         }
         let first = first_place(space, at);
         let number = (0..NEAR).map(|i| (first + i) % PLACES).find(|&n| !self.taken[n as usize])?;
         // Nobody looks for it before a breakpoint is written, and that is after this.
         let begin = offset(number);
         self.file.write_all_at(&space.to_ne_bytes(), begin + place::SPACE as u64).ok()?;
-        let first_byte = u32::from(opcode).to_ne_bytes();
-        self.file.write_all_at(&first_byte, begin + place::FIRST as u64).ok()?;
+        self.file.write_all_at(&hidden.to_ne_bytes(), begin + place::FIRST as u64).ok()?;
         let doubt = if is_doubted { DOUBTED } else { 0 }.to_ne_bytes();
         self.file.write_all_at(&doubt, begin + place::DOUBT as u64).ok()?;
         self.file.write_all_at(&at.to_ne_bytes(), begin + place::AT as u64).ok()?;
         self.taken[number as usize] = true;
-        self.given.insert((space, at), (number, opcode));
+        self.given.insert((space, at), (number, hidden));
         Some(Place(number))
     }
 

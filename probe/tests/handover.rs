@@ -6,7 +6,7 @@
 mod common;
 
 use common::built;
-use evenly_linux::breakpoints::{Memory, Unfit, unfit};
+use evenly_linux::breakpoints::{Memory, Unfit, hidden, unfit};
 use evenly_linux::modules::{Code, parse_code};
 use evenly_linux::proc::Proc;
 use evenly_model::{Pid, Tid};
@@ -74,7 +74,7 @@ impl Spinning {
     }
 
     /// Loops of a function that may wait.
-    fn doubtful(&self, function: &str) -> Vec<(u64, [u8; 2])> {
+    fn doubtful(&self, function: &str) -> Vec<(u64, Vec<u8>)> {
         let bytes = fs::read(&self.program).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let symbol = file.symbols().find(|s| s.name() == Ok(function)).unwrap();
@@ -86,48 +86,48 @@ impl Spinning {
     }
 
     /// Where it waits, and how the instructions there begin.
-    fn spins(&self, process: Taking) -> Vec<(u64, [u8; 2])> {
+    fn spins(&self, process: Taking) -> Vec<(u64, Vec<u8>)> {
         self.in_memory(process, &Module::of(&fs::read(&self.program).unwrap()).unwrap().spins)
     }
 
-    fn in_memory(&self, process: Taking, found: &[Spin]) -> Vec<(u64, [u8; 2])> {
+    fn in_memory(&self, process: Taking, found: &[Spin]) -> Vec<(u64, Vec<u8>)> {
         let maps = fs::read(format!("/proc/{}/maps", process.pid)).unwrap();
         let code = parse_code(&maps).into_iter().filter(|c| c.path == self.program);
         let at = |c: Code| {
-            let of = move |s: &Spin| Some((c.address(s.offset)?, s.bytes));
+            let of = move |s: &Spin| Some((c.address(s.offset)?, s.bytes.clone()));
             found.iter().filter_map(of).collect::<Vec<_>>()
         };
-        let all: Vec<(u64, [u8; 2])> = code.flat_map(at).collect();
+        let all: Vec<(u64, Vec<u8>)> = code.flat_map(at).collect();
         assert!(!all.is_empty());
         all
     }
 
     /// Breakpoints wherever it waits.
-    fn arm(&mut self) -> Vec<(u64, [u8; 2])> {
+    fn arm(&mut self) -> Vec<(u64, Vec<u8>)> {
         let all = self.spins(self.process());
         self.arm_at(&all, false);
         all
     }
 
-    fn arm_at(&mut self, all: &[(u64, [u8; 2])], is_doubted: bool) {
+    fn arm_at(&mut self, all: &[(u64, Vec<u8>)], is_doubted: bool) {
         let process = self.process();
         // The C library blocks all signals while a thread begins.
         wait_until("it can have breakpoints", || unfit(&Proc::default(), process.pid).is_none());
         let memory = Memory::of(&Proc::default(), process.pid).unwrap();
         self.table.until(FOR_EVER).unwrap();
-        for &(at, bytes) in all {
-            let place = self.table.place(process.space, at, bytes[0], is_doubted).unwrap();
+        for (at, bytes) in all {
+            let place = self.table.place(process.space, *at, hidden(bytes), is_doubted).unwrap();
             self.table.want(place, true).unwrap();
-            assert!(memory.set_breakpoint(at, bytes).unwrap());
-            assert!(!memory.set_breakpoint(at, bytes).unwrap(), "there is one");
+            assert!(memory.set_breakpoint(*at, bytes).unwrap());
+            assert!(!memory.set_breakpoint(*at, bytes).unwrap(), "there is one");
         }
     }
 
     /// Until it has put an instruction back: where a breakpoint can be set again there was none.
-    fn wait_until_restored(&self, all: &[(u64, [u8; 2])]) {
+    fn wait_until_restored(&self, all: &[(u64, Vec<u8>)]) {
         let memory = Memory::of(&Proc::default(), self.process().pid).unwrap();
         wait_until("the instruction is there again", || {
-            all.iter().any(|&(at, bytes)| memory.set_breakpoint(at, bytes).unwrap())
+            all.iter().any(|(at, bytes)| memory.set_breakpoint(*at, bytes).unwrap())
         });
     }
 
@@ -299,8 +299,8 @@ fn a_loop_that_may_wait_is_given_up_where_registers_change() {
         let all = it.doubtful("work");
         assert_eq!(all.len(), 1, "{all:?}");
         it.arm_at(&all, true);
-        let (at, bytes) = all[0];
-        let place = it.table.place(it.process().space, at, bytes[0], true).unwrap();
+        let (at, bytes) = &all[0];
+        let place = it.table.place(it.process().space, *at, hidden(bytes), true).unwrap();
         assert!(!it.table.is_refuted(place));
         it.go();
         let mut said = String::new();
@@ -322,8 +322,8 @@ fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {
         let all = it.arm();
         wait_until("it comes to a breakpoint", || it.traps() > 3);
         if by_place {
-            for &(at, bytes) in &all {
-                let place = it.table.place(it.process().space, at, bytes[0], false).unwrap();
+            for (at, bytes) in &all {
+                let place = it.table.place(it.process().space, *at, hidden(bytes), false).unwrap();
                 it.table.want(place, false).unwrap();
             }
         } else {
@@ -342,12 +342,12 @@ fn breakpoints_are_taken_away_from_outside() {
     let all = it.arm();
     wait_until("it comes to a breakpoint", || it.traps() > 3);
     let memory = Memory::of(&Proc::default(), it.process().pid).unwrap();
-    for &(at, bytes) in &all {
-        memory.clear_breakpoint(at, bytes).unwrap();
-        memory.clear_breakpoint(at, bytes).unwrap();
+    for (at, bytes) in &all {
+        memory.clear_breakpoint(*at, bytes).unwrap();
+        memory.clear_breakpoint(*at, bytes).unwrap();
     }
-    for &(at, bytes) in &all {
-        assert!(memory.set_breakpoint(at, bytes).unwrap(), "the instruction is there again");
+    for (at, bytes) in &all {
+        assert!(memory.set_breakpoint(*at, bytes).unwrap(), "the instruction is there again");
     }
     it.go();
     it.finishes();
@@ -416,6 +416,41 @@ fn threads_that_lose_slices_by_yielding_sleep_instead() {
 fn jumps_are_carried_out_as_the_processor_does() {
     let output = Command::new(built("jumps", "gcc", &["-mno-red-zone"])).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+}
+
+/// The same of aarch64, by an emulator; and the libraries are built for it without a warning.
+#[test]
+#[ignore = "needs a compiler and an emulator for aarch64: ./dev test --all"]
+fn jumps_of_aarch64_are_carried_out_as_the_processor_does() {
+    const COMPILER: &str = "aarch64-linux-gnu-gcc";
+    let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
+    if let Some(tool) = [COMPILER, "qemu-aarch64"].into_iter().find(|tool| !has(tool)) {
+        return evenly_testing::skip("aarch64", format!("there is no {tool}"));
+    }
+    let program = built("jumps_arm", COMPILER, &["-static", "-O2"]);
+    let output = Command::new("qemu-aarch64").arg(program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
+    for (source, flags) in
+        [("handover.c", &[][..]), ("waiting.c", &[]), ("waiting.c", &["-DEVENLY_MPI_CALLS"])]
+    {
+        let mut compile = Command::new(COMPILER);
+        compile.args([
+            "-std=gnu11",
+            "-O2",
+            "-fPIC",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-S",
+            "-o",
+            "/dev/null",
+        ]);
+        assert!(
+            compile.args(flags).arg(sources.join(source)).status().unwrap().success(),
+            "{source}"
+        );
+    }
 }
 
 /// A table that is full of other addresses has no more room, and says so.

@@ -1,10 +1,9 @@
 //! A module: a program or a library, as a file.
 
-use crate::code::waits;
-use crate::decoded::Wait;
-use crate::doubt::loops;
+use crate::machine::Machine;
+use crate::wait::Wait;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
-use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 use std::ops::Range;
 
 /// Why a module cannot be looked at.
@@ -18,13 +17,13 @@ pub enum SpinsError {
     Functions(#[from] gimli::Error),
 }
 
-/// An instruction that is executed once a turn of a loop that waits: `pause`, or the jump back.
+/// An instruction that is executed once a turn of a loop that waits: a pause, or the jump back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spin {
     /// Where it is in the file.
     pub offset: u64,
-    /// Its first two bytes.
-    pub bytes: [u8; 2],
+    /// Its first two bytes; all four, on aarch64.
+    pub bytes: Vec<u8>,
     /// Where the loop is.
     pub turn: Range<u64>,
 }
@@ -34,6 +33,8 @@ pub struct Spin {
 pub struct Module {
     /// Where its threads wait by spinning, in rising order.
     pub spins: Vec<Spin>,
+    /// For which kind of processor it is; None for one that is not known.
+    pub machine: Option<Machine>,
     /// It has Go's runtime, which handles all signals by itself, past the C library.
     pub is_go: bool,
 }
@@ -48,13 +49,13 @@ impl Module {
         let is_go = [".gopclntab", ".go.buildinfo", ".note.go.buildid"]
             .iter()
             .any(|name| file.section_by_name(name).is_some());
-        let none = Self { is_go, ..Self::default() };
-        if file.architecture() != Architecture::X86_64 {
-            return Ok(none);
-        }
+        let machine = Machine::of(file.architecture());
+        let none = Self { is_go, machine, ..Self::default() };
+        let Some(machine) = machine else { return Ok(none) };
         let mut found = Vec::new();
         for_functions(&file, bytes, |code, offset| {
-            found.extend(waits(code).into_iter().filter_map(|wait| spin(code, offset, wait)));
+            let all = machine.waits(code).into_iter();
+            found.extend(all.filter_map(|wait| spin(machine, code, offset, wait)));
         });
         found.sort_unstable_by_key(|spin| spin.offset);
         found.dedup_by_key(|spin| spin.offset);
@@ -70,16 +71,14 @@ impl Module {
     pub fn doubtful(bytes: &[u8], places: &[u64]) -> Result<Vec<Spin>, SpinsError> {
         let file = object::File::parse(bytes)?;
         let mut found = Vec::new();
-        if file.architecture() != Architecture::X86_64 {
-            return Ok(found);
-        }
+        let Some(machine) = Machine::of(file.architecture()) else { return Ok(found) };
         for_functions(&file, bytes, |code, offset| {
             let within =
                 |&at: &u64| Some(at.checked_sub(offset)? as usize).filter(|&i| i < code.len());
             let places: Vec<usize> = places.iter().filter_map(within).collect();
             if !places.is_empty() {
-                let all = loops(code, &places, &waits(code));
-                found.extend(all.into_iter().filter_map(|wait| spin(code, offset, wait)));
+                let all = machine.loops(code, &places, &machine.waits(code)).into_iter();
+                found.extend(all.filter_map(|wait| spin(machine, code, offset, wait)));
             }
         });
         Ok(found)
@@ -94,10 +93,10 @@ impl Module {
 }
 
 /// A wait in the code of a function that begins there in the file.
-fn spin(code: &[u8], offset: u64, Wait { at, turn }: Wait) -> Option<Spin> {
-    let &[first, second] = code.get(at..at + 2)? else { return None };
+fn spin(machine: Machine, code: &[u8], offset: u64, Wait { at, turn }: Wait) -> Option<Spin> {
+    let bytes = code.get(at..at + machine.bytes())?.to_vec();
     let turn = offset + turn.start as u64..offset + turn.end as u64;
-    Some(Spin { offset: offset + at as u64, bytes: [first, second], turn })
+    Some(Spin { offset: offset + at as u64, bytes, turn })
 }
 
 /// The functions that may be looked at: the bytes of each, and where they are in the file.

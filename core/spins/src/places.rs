@@ -50,10 +50,10 @@ pub struct Handed {
 pub trait Places: Send {
     /// Processes that take part; those that have ended may be among them.
     fn taking(&self) -> Vec<Taking>;
-    /// The place of an address, at which an instruction with this first byte is, and of which it is doubted or not that
-    /// threads wait there. It is the same whenever it is asked for; None where there is no room, or there was another
+    /// The place of an address, at which there is an instruction of which a breakpoint hides this, and of which it is doubted
+    /// or not that threads wait there. It is the same whenever it is asked for; None where there is no room, or there was another
     /// instruction before.
-    fn place(&mut self, space: u32, at: u64, first: u8, is_doubted: bool) -> Option<Place>;
+    fn place(&mut self, space: u32, at: u64, hidden: u32, is_doubted: bool) -> Option<Place>;
     /// Threads do not wait there.
     ///
     /// # Errors

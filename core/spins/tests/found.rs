@@ -131,7 +131,7 @@ fn an_allocator_is_left_alone() {
     let with_free = library(dir.path(), &["-O2", "-Dwork=free"]);
     assert_eq!(Module::of(&with_free).unwrap().spins.len(), WAITS.len(), "it calls one");
     let is_one = library(dir.path(), &["-O2", "-Dbarrier=free", "-fno-builtin"]);
-    assert_eq!(Module::of(&is_one).unwrap(), Module::default());
+    assert_eq!(Module::of(&is_one).unwrap().spins, []);
 }
 
 /// Of the C library it is the lock that programs spin for, and nothing else.
@@ -141,7 +141,7 @@ fn of_the_c_library_it_is_the_spin_lock() {
     let path = maps.split_whitespace().find(|word| word.contains("/libc.so.6")).unwrap();
     let bytes = std::fs::read(path).unwrap();
     let found = Module::of(&bytes).unwrap().spins;
-    assert_eq!(found.iter().map(|s| s.bytes).collect::<Vec<_>>(), [[0xf3, 0x90]]);
+    assert_eq!(found.iter().map(|s| &s.bytes[..]).collect::<Vec<_>>(), [[0xf3, 0x90]]);
     let file = object::File::parse(&*bytes).unwrap();
     let lock = file.dynamic_symbols().find(|s| s.name() == Ok("pthread_spin_lock")).unwrap();
     let segment =

@@ -2,7 +2,17 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#if defined(__aarch64__)
+static inline uint64_t clock_now(void)
+{
+	uint64_t now;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
+	return now;
+}
+#else
 #include <x86intrin.h>
+#define clock_now __rdtsc
+#endif
 
 _Atomic int flag, other;
 _Atomic long serving;
@@ -130,7 +140,7 @@ int work_each(struct node *volatile *at, struct node *volatile *end, void (*work
 int wait_until(uint64_t until)
 {
 	while (!flag)
-		if (__rdtsc() > until)
+		if (clock_now() > until)
 			return 0;
 	return 1;
 }
@@ -152,7 +162,7 @@ size_t work_length(const char *text)
 
 void work_time(uint64_t until)
 {
-	while (__rdtsc() < until)
+	while (clock_now() < until)
 		;
 }
 

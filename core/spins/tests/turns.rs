@@ -4,30 +4,34 @@
 
 mod common;
 
-use common::{functions, library, spins};
+use common::{functions, has_clang, library, spins};
 use std::collections::BTreeSet;
 
 /// Those of a library in which something was found, and those that it has.
 fn found(bytes: &[u8]) -> (BTreeSet<String>, BTreeSet<String>) {
     let places = evenly_spins::Module::of(bytes).unwrap().spins;
-    let is_back = |bytes: [u8; 2]| match bytes[0] {
+    let is_back = |bytes: &[u8]| match bytes[0] {
         0x0f => bytes[1] & 0xf0 == 0x80,
         opcode => matches!(opcode, 0x70..=0x7f | 0xe9 | 0xeb),
     };
     let all = functions(bytes);
     let of = |offset| all.iter().find(|(_, range)| range.contains(&offset)).unwrap().0.clone();
     let found = places.iter().map(|spin| {
-        assert!(is_back(spin.bytes), "{spin:?}");
+        assert!(is_back(&spin.bytes), "{spin:?}");
         of(spin.offset)
     });
     let names = all.iter().map(|(name, _)| name.clone());
     (found.collect(), names.filter(|n| n.starts_with("wait_") || n.starts_with("work_")).collect())
 }
 
+fn compilers() -> impl Iterator<Item = &'static str> {
+    std::iter::once("gcc").chain(has_clang().then_some("clang"))
+}
+
 #[test]
 fn turns_that_leave_nothing_behind_are_waits_and_no_others_are() {
     let dir = tempfile::tempdir().unwrap();
-    for compiler in ["gcc", "clang"] {
+    for compiler in compilers() {
         for level in ["-O1", "-O2", "-O3", "-Os", "-Og"] {
             let library = library(dir.path(), compiler, "turns.c", &[level]);
             let (found, all) = found(&library);
@@ -49,7 +53,7 @@ fn turns_that_leave_nothing_behind_are_waits_and_no_others_are() {
 #[test]
 fn values_on_the_stack_are_followed_where_nothing_is_optimised() {
     let dir = tempfile::tempdir().unwrap();
-    for compiler in ["gcc", "clang"] {
+    for compiler in compilers() {
         let (found, _) = found(&library(dir.path(), compiler, "turns.c", &["-O0"]));
         let wrong: Vec<&String> = found.iter().filter(|n| n.starts_with("work_")).collect();
         assert!(wrong.is_empty(), "{compiler}: {wrong:?}");

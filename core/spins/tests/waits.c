@@ -4,7 +4,11 @@
 _Atomic int flag;
 _Atomic long serving;
 int work(void);
+#if defined(__aarch64__)
+#define PAUSE __asm__ volatile(HINT)
+#else
 #define PAUSE __builtin_ia32_pause()
+#endif
 
 void barrier(int n)
 {

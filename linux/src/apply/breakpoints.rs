@@ -12,7 +12,16 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-const BREAKPOINT: u8 = 0xcc;
+/// What is written over an instruction, or its first byte. Who executes the instruction meanwhile executes one of both.
+const BREAKPOINT: &[u8] =
+    if cfg!(target_arch = "aarch64") { &0xd420_0000_u32.to_le_bytes() } else { &[0xcc] };
+/// What a breakpoint hides of an instruction that begins with these bytes, as a number.
+#[must_use]
+pub fn hidden(instruction: &[u8]) -> u32 {
+    let hidden = instruction.iter().take(BREAKPOINT.len().min(4)).rev();
+    hidden.fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
 /// SIGTRAP among the signals of a mask in `/proc/<pid>/status`.
 const TRAP: u64 = 1 << (5 - 1);
 
@@ -94,18 +103,18 @@ impl Memory {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
     }
 
-    /// Writes a breakpoint over the instruction at this address that begins with these bytes. False where there is none, or
-    /// a breakpoint already.
+    /// Writes a breakpoint over the instruction at this address that begins with these bytes, two on x86-64 and four on
+    /// aarch64. False where there is none, or a breakpoint already.
     ///
     /// # Errors
     /// As read(2) and write(2).
-    pub fn set_breakpoint(&self, at: u64, instruction: [u8; 2]) -> io::Result<bool> {
-        let mut found = [0; 2];
+    pub fn set_breakpoint(&self, at: u64, instruction: &[u8]) -> io::Result<bool> {
+        let mut found = vec![0; instruction.len()];
         self.0.read_exact_at(&mut found, at)?;
         if found != instruction {
             return Ok(false);
         }
-        self.0.write_all_at(&[BREAKPOINT], at)?;
+        self.0.write_all_at(BREAKPOINT, at)?;
         Ok(true)
     }
 
@@ -113,11 +122,12 @@ impl Memory {
     ///
     /// # Errors
     /// As read(2) and write(2).
-    pub fn clear_breakpoint(&self, at: u64, instruction: [u8; 2]) -> io::Result<()> {
-        let mut found = [0; 2];
+    pub fn clear_breakpoint(&self, at: u64, instruction: &[u8]) -> io::Result<()> {
+        let (hidden, behind) = instruction.split_at(BREAKPOINT.len().min(instruction.len()));
+        let mut found = vec![0; instruction.len()];
         self.0.read_exact_at(&mut found, at)?;
-        if found == [BREAKPOINT, instruction[1]] {
-            self.0.write_all_at(&instruction[..1], at)?;
+        if found == [BREAKPOINT, behind].concat() {
+            self.0.write_all_at(hidden, at)?;
         }
         Ok(())
     }
@@ -147,6 +157,12 @@ mod tests {
         };
         write(2_000_000, &usual.lines().map(changed).collect::<String>());
         unfit(&Proc::at(root.path()), Pid(2_000_000))
+    }
+
+    #[test]
+    fn what_a_breakpoint_hides_is_a_number() {
+        let expected = if BREAKPOINT.len() == 1 { 0xf3 } else { 0x0403_90f3 };
+        assert_eq!((hidden(&[0xf3, 0x90, 3, 4]), hidden(&[])), (expected, 0));
     }
 
     #[test]

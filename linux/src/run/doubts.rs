@@ -182,7 +182,7 @@ mod tests {
         fn taking(&self) -> Vec<Taking> {
             Vec::new()
         }
-        fn place(&mut self, _: u32, _: u64, _: u8, _: bool) -> Option<Place> {
+        fn place(&mut self, _: u32, _: u64, _: u32, _: bool) -> Option<Place> {
             None
         }
         fn refute(&mut self, place: Place) -> io::Result<()> {

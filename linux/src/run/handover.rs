@@ -8,7 +8,7 @@
 //! Invariant: while no more threads want to run than there are CPUs, times of threads are read, programs are told that evenly
 //! is there, and nothing else is done.
 
-use crate::breakpoints::{Memory, Unfit, unfit};
+use crate::breakpoints::{Memory, Unfit, hidden, unfit};
 use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::doubts::Doubts;
@@ -17,7 +17,7 @@ use crate::proc::{Proc, read_all};
 use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
 use evenly_model::{Nanos, Pid};
-use evenly_spins::{Handed, Place, Places, Seen, Spin, Taking, Worth};
+use evenly_spins::{Handed, Machine, Place, Places, Seen, Spin, Taking, Worth};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ pub enum Where<'a> {
     Yields,
 }
 
-type Known = (Place, u64, [u8; 2]);
+type Known = (Place, u64, Vec<u8>);
 
 /// A loop of a process: the address of its place, and where in which file that is.
 struct Found {
@@ -367,7 +367,8 @@ impl<P: Places> HandOver<P> {
         // What it was before is no longer of interest.
         self.refused = None;
         for Found { at, file, spin: Spin { offset, bytes, .. }, is_doubted } in spins {
-            let Some(place) = self.places.place(process.space, at, bytes[0], is_doubted) else {
+            let Some(place) = self.places.place(process.space, at, hidden(&bytes), is_doubted)
+            else {
                 self.refused = Some(Refused::Full);
                 continue;
             };
@@ -376,12 +377,13 @@ impl<P: Places> HandOver<P> {
             }
             self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
             let _ = self.places.want(place, true);
-            if !places.contains(&(place, at, bytes)) {
-                places.push((place, at, bytes));
-            }
             // Code that was unmapped meanwhile is no longer of interest; where all is refused it is said.
-            if let Err(source) = memory.set_breakpoint(at, bytes) {
+            if let Err(source) = memory.set_breakpoint(at, &bytes) {
                 self.refused = Some(Refused::Memory { pid: process.pid, source });
+            }
+            let known = (place, at, bytes);
+            if !places.contains(&known) {
+                places.push(known);
             }
         }
     }
@@ -400,6 +402,9 @@ impl<P: Places> HandOver<P> {
                 continue;
             }
             let module = self.modules.of(&self.proc, pid, &code);
+            if module.machine != Machine::HOST {
+                continue;
+            }
             if module.is_go {
                 self.refused = Some(Refused::Go(pid));
                 return Vec::new();
@@ -431,7 +436,7 @@ fn lasting(proc: &Proc, pid: Pid) -> Option<Unfit> {
 fn clear(memory: &Memory, places: &[Known]) {
     for (_, at, instruction) in places {
         // Code that was unmapped has no breakpoint.
-        let _ = memory.clear_breakpoint(*at, *instruction);
+        let _ = memory.clear_breakpoint(*at, instruction);
     }
 }
 
@@ -459,7 +464,7 @@ mod tests {
         fn taking(&self) -> Vec<Taking> {
             vec![Taking { pid: Pid(PID), space: 1, is_left_alone: false }]
         }
-        fn place(&mut self, _: u32, _: u64, _: u8, _: bool) -> Option<Place> {
+        fn place(&mut self, _: u32, _: u64, _: u32, _: bool) -> Option<Place> {
             None
         }
         fn refute(&mut self, _: Place) -> io::Result<()> {

@@ -615,13 +615,15 @@ pub fn peers(bytes: &[u8]) {
 pub fn module(bytes: &[u8]) {
     let found = evenly_spins::Module::of(bytes).unwrap_or_default();
     let is_place = |s: &evenly_spins::Spin| {
-        let is_there = bytes.get(s.offset as usize..s.offset as usize + 2) == Some(&s.bytes);
-        is_there
-            && found.spin_at(s.offset).is_some()
-            && matches!(
-                s.bytes,
-                [0xf3, 0x90] | [0x70..=0x7f | 0xe9 | 0xeb, _] | [0x0f, 0x80..=0x8f]
-            )
+        let at = s.offset as usize;
+        let is_there = bytes.get(at..at + s.bytes.len()) == Some(&*s.bytes);
+        let waits = match *s.bytes {
+            [0xf3, 0x90] | [0x70..=0x7f | 0xe9 | 0xeb, _] | [0x0f, 0x80..=0x8f] => true,
+            // A hint, or a jump: b, b.c, cbz, tbz.
+            [_, _, _, kind] => matches!(kind & 0x7f, 0x55 | 0x14..=0x17 | 0x34..=0x37 | 0x54),
+            _ => false,
+        };
+        is_there && waits && found.spin_at(s.offset).is_some()
     };
     assert!(found.spins.iter().all(is_place));
 }

@@ -1,9 +1,20 @@
 //! Libraries of the tests' own sources.
+#![allow(dead_code, reason = "shared by several tests")]
 
+use evenly_spins::Machine;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
+
+/// Whether there is clang; false is a skip.
+pub(crate) fn has_clang() -> bool {
+    let there = Command::new("clang").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        evenly_testing::skip("clang", "clang is not installed");
+    }
+    there
+}
 
 /// A library of this source, as it is compiled so.
 pub(crate) fn library(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Vec<u8> {
@@ -32,7 +43,7 @@ pub(crate) fn functions(bytes: &[u8]) -> Vec<(String, Range<u64>)> {
 
 /// Where a function waits.
 pub(crate) fn spins(code: &[u8]) -> Vec<usize> {
-    let all = evenly_spins::waits(code);
+    let all = Machine::X86.waits(code);
     assert!(all.iter().all(|wait| wait.turn.contains(&wait.at) && wait.turn.end <= code.len()));
     all.iter().map(|wait| wait.at).collect()
 }

@@ -1,11 +1,16 @@
-//! Where a function waits: the control flow around its `pause` instructions, and loops without.
+//! Where threads wait in code of x86-64: the control flow around `pause` instructions, and loops without.
 
-use crate::decoded::{Wait, decode, is_own, is_read};
-use crate::turns::jumps;
+mod decoded;
+mod doubt;
+mod turns;
+
+use crate::wait::{Wait, way_back};
+use decoded::{decode, is_own, is_read};
+pub(crate) use doubt::loops;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpKind};
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Range;
+use turns::jumps;
 
 /// The bytes of `pause`.
 const PAUSE: [u8; 2] = [0xf3, 0x90];
@@ -13,8 +18,7 @@ const PAUSE: [u8; 2] = [0xf3, 0x90];
 const LONGEST: usize = 1 << 20;
 
 /// The loops in the code of a function in which threads wait.
-#[must_use]
-pub fn waits(code: &[u8]) -> Vec<Wait> {
+pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
     if code.len() > LONGEST {
         return Vec::new();
     }
@@ -72,26 +76,11 @@ impl Function {
 
     /// The shortest way from this `pause` back to it, if it looks at something that another thread can change.
     fn turn(&self, pause: usize) -> Option<Range<usize>> {
-        let mut from: HashMap<usize, usize> = HashMap::new();
-        let mut queue = VecDeque::from([pause]);
-        while let Some(i) = queue.pop_front() {
-            for n in self.next(i) {
-                if n == pause {
-                    let back = |&i: &usize| from.get(&i).copied();
-                    let turn: Vec<&Instruction> = std::iter::successors(Some(i), back)
-                        .map(|i| &self.instructions[i])
-                        .collect();
-                    let begin = turn.iter().map(|x| x.ip()).min()?;
-                    let end = turn.iter().map(|x| x.next_ip()).max()?;
-                    return turn.iter().any(|x| looks(x)).then_some(begin as usize..end as usize);
-                }
-                if let Entry::Vacant(unseen) = from.entry(n) {
-                    unseen.insert(i);
-                    queue.push_back(n);
-                }
-            }
-        }
-        None
+        let turn = way_back(pause, |i| self.next(i))?;
+        let turn: Vec<&Instruction> = turn.into_iter().map(|i| &self.instructions[i]).collect();
+        let begin = turn.iter().map(|x| x.ip()).min()?;
+        let end = turn.iter().map(|x| x.next_ip()).max()?;
+        turn.iter().any(|x| looks(x)).then_some(begin as usize..end as usize)
     }
 }
 

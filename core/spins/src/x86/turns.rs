@@ -6,7 +6,8 @@
 //! up after some time. Not found are those that count their turns: loops that go through a list look the same, where what
 //! they do with an element stands elsewhere.
 
-use crate::decoded::{Wait, decode, is_own, is_read, is_written};
+use super::decoded::{decode, is_own, is_read, is_written};
+use crate::wait::Wait;
 use iced_x86::{
     ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register, UsedMemory,
@@ -21,7 +22,7 @@ const MOST: usize = 1_000;
 
 /// The loops in the code of a function that wait without `pause`, with where the jumps are that go back to their beginnings.
 /// `pauses` are those that wait with.
-pub(crate) fn jumps(code: &[u8], pauses: &[Wait]) -> Vec<Wait> {
+pub(super) fn jumps(code: &[u8], pauses: &[Wait]) -> Vec<Wait> {
     let mut factory = InstructionInfoFactory::new();
     let (mut found, mut others) = (Vec::new(), Vec::new());
     for jump in 0..code.len() {

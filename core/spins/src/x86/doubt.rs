@@ -4,7 +4,8 @@
 //! Whether they wait is seen when threads run there (`probe/c/handover_doubt.h`): who comes again and again with the same
 //! registers carries nothing from turn to turn, unless in memory. So loops that store outside of their stack are left out.
 
-use crate::decoded::{Wait, decode, is_own, is_read, is_written};
+use super::decoded::{decode, is_own, is_read, is_written};
+use crate::wait::Wait;
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, UsedMemory};
 use std::ops::Range;
 

@@ -1,0 +1,64 @@
+//! Where threads wait in code of aarch64.
+//!
+//! Compilers put `yield`, `isb` or `wfe` into loops that wait, where a program asks for it. Others are proved to wait, as on
+//! x86-64 ([`crate::x86`]), but that nothing may be stored, and no lock be tried.
+
+mod decoded;
+mod turns;
+
+use crate::wait::{Wait, way_back};
+use decoded::{Effect, Step, decode};
+
+/// A function that is longer is not looked at.
+const LONGEST: usize = 1 << 20;
+/// So many loops around a place, the smallest first.
+const NESTED: usize = 3;
+
+/// The loops in the code of a function in which threads wait.
+pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
+    if code.len() > LONGEST {
+        return Vec::new();
+    }
+    let function = decode(code);
+    let pause = |i: usize| {
+        let turn = function[i].is_pause.then(|| turn(&function, i)).flatten()?;
+        Some(wait(&function, i, &turn))
+    };
+    let mut all: Vec<Wait> = (0..function.len()).filter_map(pause).collect();
+    let without = turns::jumps(&function, &all);
+    all.extend(without);
+    all
+}
+
+/// Loops around these places of a function that may wait, and in which there is none of the waits that are `known`.
+pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> {
+    let function = decode(code);
+    let mut around: Vec<Wait> = turns::back(&function)
+        .map(|turn| wait(&function, turn.end - 1, &turn.collect::<Vec<_>>()))
+        .collect();
+    around.sort_by_key(|wait| wait.turn.len());
+    let mut found: Vec<Wait> = Vec::new();
+    for &at in places {
+        for wait in around.iter().filter(|w| w.turn.contains(&at)).take(NESTED) {
+            let is_known = known.iter().any(|k| wait.turn.contains(&k.at));
+            let turn = &function[wait.turn.start / 4..wait.turn.end / 4];
+            if !is_known && !found.contains(wait) && turns::may_wait(turn) {
+                found.push(wait.clone());
+            }
+        }
+    }
+    found
+}
+
+fn wait(function: &[Step], at: usize, turn: &[usize]) -> Wait {
+    let begin = turn.iter().map(|&i| function[i].at).min().unwrap_or(0);
+    let end = turn.iter().map(|&i| function[i].at + 4).max().unwrap_or(0);
+    Wait { at: function[at].at, turn: begin..end }
+}
+
+/// The shortest way from this instruction back to it, if it looks at something that another thread can change.
+fn turn(function: &[Step], at: usize) -> Option<Vec<usize>> {
+    let turn = way_back(at, |i| function[i].next(i, function.len()))?;
+    let looks = |&i: &usize| matches!(function[i].effect, Effect::Looks | Effect::Calls);
+    turn.iter().any(looks).then_some(turn)
+}

@@ -1,0 +1,93 @@
+//! Loops of aarch64 that wait without saying so, and those that may.
+
+use super::decoded::{Effect, Registers, Step};
+use crate::wait::Wait;
+use std::ops::Range;
+
+/// The longest loop that is looked at, in instructions.
+const LONGEST: usize = 128;
+
+/// The loops of a function that go back: the numbers of their instructions, of which the last is the jump.
+pub(super) fn back(function: &[Step]) -> impl Iterator<Item = Range<usize>> {
+    let range = |(i, step): (usize, &Step)| {
+        let begin = step.target? / 4;
+        (begin <= i && i - begin < LONGEST).then_some(begin..i + 1)
+    };
+    function.iter().enumerate().filter_map(range)
+}
+
+/// The loops of a function that wait without a pause. `pauses` are those that wait with.
+pub(super) fn jumps(function: &[Step], pauses: &[Wait]) -> Vec<Wait> {
+    let is_wait = |turn: &Range<usize>| {
+        let at = 4 * turn.start..4 * turn.end;
+        !pauses.iter().any(|p| at.contains(&p.at)) && waits(function, turn)
+    };
+    let wait =
+        |turn: Range<usize>| Wait { at: 4 * (turn.end - 1), turn: 4 * turn.start..4 * turn.end };
+    back(function).filter(is_wait).map(wait).collect()
+}
+
+/// Whether a turn leaves nothing behind, also where it is begun in the middle.
+fn waits(function: &[Step], turn: &Range<usize>) -> bool {
+    let steps = &function[turn.clone()];
+    let may_end_by_itself = steps.iter().any(|s| s.effect == Effect::Clock);
+    let looks = steps.iter().any(|s| s.effect == Effect::Looks);
+    let is_understood = |s: &Step| {
+        matches!(s.effect, Effect::None | Effect::Own(..) | Effect::Looks | Effect::Clock)
+    };
+    if may_end_by_itself && !looks || !steps.iter().all(is_understood) {
+        return false;
+    }
+    // From behind, a turn that was left may come back, and have done some work meanwhile.
+    let middle = 4 * turn.start + 1..4 * turn.end;
+    let enters = |s: &Step| {
+        let is_outside = s.at < 4 * turn.start || s.at >= 4 * turn.end;
+        s.target.filter(|t| is_outside && middle.contains(t)).map(|t| (s.at, t / 4 - turn.start))
+    };
+    waits_from(steps, turn.start, 0)
+        && function
+            .iter()
+            .filter_map(enters)
+            .all(|(from, begin)| from < middle.start && waits_from(steps, turn.start, begin))
+}
+
+/// Whether turns that begin here read no register that the turn before has changed. They are followed on all ways, until no
+/// more is learned. `first` is the number of the first step.
+fn waits_from(steps: &[Step], first: usize, begin: usize) -> bool {
+    let changed = steps.iter().fold(0, |all, s| all | s.writes);
+    let mut before: Vec<Option<Registers>> = vec![None; steps.len()];
+    before[begin] = Some(0);
+    let mut open = vec![begin];
+    while let Some(i) = open.pop() {
+        let Some(written) = before[i] else { continue };
+        if steps[i].reads & changed & !written != 0 {
+            return false;
+        }
+        let after = written | steps[i].writes;
+        for n in steps[i].next(first + i, usize::MAX) {
+            let Some(n) = n.checked_sub(first).filter(|&n| n < steps.len() && n != begin) else {
+                continue;
+            };
+            let joined = before[n].map_or(after, |b| b & after);
+            if before[n] != Some(joined) {
+                before[n] = Some(joined);
+                open.push(n);
+            }
+        }
+    }
+    before.last().is_some_and(Option::is_some)
+}
+
+/// Whether a turn leaves nothing behind but on the stack, and there nothing that it has read before.
+pub(super) fn may_wait(turn: &[Step]) -> bool {
+    let mut read = Vec::new();
+    turn.iter().all(|step| match step.effect {
+        Effect::Other => false,
+        Effect::Own(base, at) => {
+            read.push((base, at));
+            true
+        }
+        Effect::Stores(base, at) => !read.contains(&(base, at)),
+        _ => true,
+    })
+}
