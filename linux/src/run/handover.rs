@@ -259,7 +259,8 @@ impl<P: Places> HandOver<P> {
             && !matches!(self.spinning, Some(Err(_)));
         let was = self.doubts.looks();
         let looks = self.doubts.step(is_possible, now);
-        if looks {
+        // Also for the last time, as it may have been a while.
+        if was || looks {
             self.sample(taking);
         }
         let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| was && !looks) else {

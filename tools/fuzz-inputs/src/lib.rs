@@ -626,6 +626,12 @@ pub fn module(bytes: &[u8]) {
         is_there && waits && found.spin_at(s.offset).is_some()
     };
     assert!(found.spins.iter().all(is_place));
+    // What may wait elsewhere, around places in any function.
+    let places: Vec<u64> = (0..bytes.len() as u64).step_by(256).take(256).collect();
+    assert!(evenly_spins::Module::doubtful(bytes, &places).unwrap_or_default().iter().all(|s| {
+        let at = s.offset as usize;
+        s.turn.contains(&s.offset) && bytes.get(at..at + s.bytes.len()) == Some(&*s.bytes)
+    }));
 }
 
 /// Programs, launchers and compilers of MPIs.

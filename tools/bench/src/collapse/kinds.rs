@@ -299,9 +299,29 @@ pub(super) fn kinds() -> Vec<Kind> {
                 |n, p, ms| openmp("gomp", n, p, ms / 5),
             )
         },
-        kind("block-0.2ms", "blocks: nothing to gain, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
-            spmd("block", n, p, ms / 5)
-        }),
+        // Nobody spins, so that nothing may be lost, either.
+        Kind {
+            shorter: 1,
+            outside: false,
+            ..kind("block-0.2ms", "blocks, 0.2 ms", 10_000, Bound::Phases, |n, p, ms| {
+                spmd("block", n, p, ms / 5)
+            })
+        },
+        Kind {
+            shorter: 1,
+            outside: false,
+            ..kind("block-2ms", "blocks, 2 ms", 1_000, Bound::Phases, |n, p, ms| {
+                spmd("block", n, p, ms * 2)
+            })
+        },
+        Kind {
+            threads: &[3],
+            shorter: 1,
+            outside: false,
+            ..kind("work-calls", "work that calls functions", 1_000, Bound::Work, |n, p, ms| {
+                pattern(["collapse-calls", "ttas"], n, p, [ms * 2, 1])
+            })
+        },
     ]
 }
 
