@@ -63,6 +63,9 @@ pub(crate) struct CollapseArgs {
     /// Name the cases, and run none
     #[arg(long)]
     pub(crate) list: bool,
+    /// Put all programs that would have the CPUs for themselves beside this instead
+    #[arg(long, value_enum)]
+    pub(crate) beside: Option<Beside>,
     /// Runs of each arm
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) runs: u32,
@@ -211,7 +214,7 @@ impl Kind {
         let of = |name: &'static str| seconds.of.get(name).unwrap_or(&none);
         let of_bound = |name| Some(Measured::ratio(of(name), two, seed)?.scaled(1.0 / bound));
         Ok(Measurement {
-            what: format!("{}, {threads} threads", self.what),
+            what: format!("{}{}, {threads} threads", self.what, self.beside.text()),
             arms: [KERNEL, EVENLY, OUTSIDE, TUNED].map(of_bound),
             speedup: Measured::ratio(of(KERNEL), of(EVENLY), seed),
         })
@@ -253,7 +256,11 @@ fn python_with_numpy() -> anyhow::Result<&'static str> {
 
 /// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
-    let all = kinds();
+    let mut all = kinds();
+    if let Some(other) = args.beside {
+        all.retain(|kind| kind.beside == Beside::Nobody);
+        all.iter_mut().for_each(|kind| kind.beside = other);
+    }
     let cases: Vec<(&Kind, u32)> =
         all.iter().flat_map(|kind| kind.threads.iter().map(move |&n| (kind, n))).collect();
     let name = |&(kind, threads): &(&Kind, u32)| format!("{}-{threads}", kind.name);
@@ -268,7 +275,9 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
         );
     }
     if args.list {
-        let line = |case: &&(&Kind, u32)| format!("{:<20} {}\n", name(case), case.0.what);
+        let line = |case: &&(&Kind, u32)| {
+            format!("{:<20} {}{}\n", name(case), case.0.what, case.0.beside.text())
+        };
         return print(&chosen.iter().map(line).collect::<String>());
     }
     let mut needed = vec![String::from("spmd"), String::from("noise")];

@@ -18,18 +18,29 @@ const PERIOD_US: u64 = 100_000;
 const INTO_GROUP: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
 /// Who or what does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Beside {
+    #[value(skip)]
     Nobody,
-    /// A program of one thread that computes all the time.
+    /// A program of one thread that computes all the time
     Hog,
-    /// The same program once more, in the same way.
+    /// The same program once more, in the same way
     Copy,
-    /// A quota of 1.5 CPUs.
+    /// A quota of 1.5 CPUs (needs root)
     Quota,
 }
 
 impl Beside {
+    /// Behind the name of a program.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Nobody => "",
+            Self::Hog => ", beside a hog",
+            Self::Copy => ", two programs",
+            Self::Quota => ", quota of 1.5 CPUs",
+        }
+    }
+
     /// Whoever else runs, if anybody does: `noise` is the program that computes, and `argv` that which is measured, with its
     /// variables.
     pub(super) fn start(

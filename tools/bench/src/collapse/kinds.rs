@@ -238,20 +238,16 @@ pub(super) fn kinds() -> Vec<Kind> {
         },
         Kind {
             beside: Beside::Hog,
-            ..kind(
-                "c11-hog",
-                "C11 atomics, 0.2 ms, beside a hog",
-                5_000,
-                Bound::Phases,
-                |n, p, ms| spmd("spin", n, p, ms / 5),
-            )
+            ..kind("c11-hog", "barrier of C11 atomics, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+                spmd("spin", n, p, ms / 5)
+            })
         },
         Kind {
             outside: false,
             beside: Beside::Hog,
             ..kind(
                 "yield-hog",
-                "sched_yield, 15 us, beside a hog",
+                "barrier with sched_yield, 15 us",
                 60_000,
                 Bound::Phases,
                 |n, p, ms| spmd("yield", n, p, ms * 15 / 1000),
@@ -262,7 +258,7 @@ pub(super) fn kinds() -> Vec<Kind> {
             beside: Beside::Hog,
             threads: &[2],
             shorter: 1,
-            ..kind("numpy-hog", "NumPy, OpenBLAS, beside a hog", 2_000, Bound::Fixed, |_, p, _| {
+            ..kind("numpy-hog", "NumPy, OpenBLAS", 2_000, Bound::Fixed, |_, p, _| {
                 vec!["python3".into(), p.to_string()]
             })
         },
@@ -270,7 +266,7 @@ pub(super) fn kinds() -> Vec<Kind> {
             beside: Beside::Copy,
             ..kind(
                 "c11-copies",
-                "C11 atomics, 0.2 ms, two programs",
+                "barrier of C11 atomics, 0.2 ms",
                 5_000,
                 Bound::Phases,
                 |n, p, ms| spmd("spin", n, p, ms / 5),
@@ -280,7 +276,7 @@ pub(super) fn kinds() -> Vec<Kind> {
             beside: Beside::Quota,
             ..kind(
                 "c11-quota",
-                "C11 atomics, 0.2 ms, quota of 1.5",
+                "barrier of C11 atomics, 0.2 ms",
                 5_000,
                 Bound::Phases,
                 |n, p, ms| spmd("spin", n, p, ms / 5),
@@ -291,13 +287,9 @@ pub(super) fn kinds() -> Vec<Kind> {
             shorter: 1,
             environment: ACTIVE_GOMP,
             tuned: PASSIVE,
-            ..kind(
-                "libgomp-quota",
-                "libgomp, active, quota of 1.5",
-                5_000,
-                Bound::Phases,
-                |n, p, ms| openmp("gomp", n, p, ms / 5),
-            )
+            ..kind("libgomp-quota", "libgomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+                openmp("gomp", n, p, ms / 5)
+            })
         },
         // Nobody spins, so that nothing may be lost, either.
         Kind {
