@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod arm;
+mod hunt;
 mod machine;
 mod module;
 mod names;
@@ -29,6 +30,7 @@ mod wait;
 mod worth;
 mod x86;
 
+pub use hunt::{Doing, Found, Hunt};
 pub use machine::Machine;
 pub use module::{Module, Spin, SpinsError};
 pub use names::place;

@@ -1,8 +1,4 @@
-//! Loops that may wait, of which that is not proved: when to look for them, and when to give one up.
-//!
-//! ```text
-//!   Rests --threads crowd the CPUs for HELPLESS, though they may hand over--> Looks --LOOK--> Rests    twice as long each time
-//! ```
+//! Loops that may wait, of which that is not proved: which there are, and when one is given up.
 //!
 //! A place is given up by programs, where registers show that a turn carries something over (`probe/c/handover_doubt.h`), and
 //! here, where threads hand over, or sleep, for nobody: who waits, waits for somebody that computes.
@@ -14,12 +10,6 @@ use evenly_spins::{Module, Place, Places, Spin};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// After so long in which nothing helped it is looked for others.
-const HELPLESS: Nanos = Nanos::from_millis(300);
-/// For how long.
-const LOOK: Nanos = Nanos::from_millis(250);
-/// When it is looked again, the first time and at most.
-const AGAIN: [Nanos; 2] = [Nanos::from_millis(1_000), Nanos::from_millis(60_000)];
 /// So many loops of a file are tried.
 const MOST: usize = 64;
 /// Somebody computes where threads ran for so many CPUs; each that spins for a part of the time, and sleeps for the rest, runs
@@ -33,11 +23,6 @@ const FOR_NOBODY: u32 = 3;
 /// What is doubted.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
-    helpless: Nanos,
-    /// Until when samples are taken.
-    until: Option<Nanos>,
-    next: Nanos,
-    rest: Nanos,
     /// By inode and path.
     found: HashMap<(u64, PathBuf), Vec<Spin>>,
     /// Places, for how long threads had slept there at the last look, and at how many looks nobody computed.
@@ -45,41 +30,12 @@ pub(crate) struct Doubts {
 }
 
 impl Doubts {
-    /// Notes whether threads crowded their CPUs in some time, and handed none over.
-    pub(crate) fn saw(&mut self, is_helpless: bool, elapsed: Nanos) {
-        if is_helpless {
-            self.helpless += elapsed;
-        } else {
-            self.helpless = Nanos::ZERO;
-        }
-    }
-
-    /// Goes on. Whether samples are to be taken until the next step.
-    pub(crate) fn step(&mut self, is_possible: bool, now: Nanos) -> bool {
-        match self.until {
-            Some(until) if is_possible && now < until => {}
-            Some(_) => {
-                self.rest = Nanos(2 * self.rest.0).clamp(AGAIN[0], AGAIN[1]);
-                (self.until, self.next, self.helpless) = (None, now + self.rest, Nanos::ZERO);
-            }
-            None if is_possible && self.helpless >= HELPLESS && now >= self.next => {
-                self.until = Some(now + LOOK);
-            }
-            None => {}
-        }
-        self.until.is_some()
-    }
-
-    /// Whether samples are taken.
-    pub(crate) fn looks(&self) -> bool {
-        self.until.is_some()
-    }
-
     /// Takes the loops around places at which threads were seen. Whether there are new ones.
     pub(crate) fn found(&mut self, places: &[Elsewhere<'_>]) -> bool {
         let mut is_new = false;
         for Elsewhere { inode, path, file, places } in places {
-            let known = self.found.entry((*inode, (*path).clone())).or_default();
+            let key = (*inode, (*path).clone());
+            let mut known = self.found.remove(&key).unwrap_or_default();
             let unknown: Vec<u64> = places
                 .iter()
                 .copied()
@@ -93,8 +49,16 @@ impl Doubts {
                     is_new = true;
                 }
             }
+            if !known.is_empty() {
+                self.found.insert(key, known);
+            }
         }
         is_new
+    }
+
+    /// Whether there are any.
+    pub(crate) fn are_there(&self) -> bool {
+        !self.found.is_empty()
     }
 
     /// The loops of a file.
@@ -144,32 +108,6 @@ mod tests {
     use std::io;
 
     const STEP: Nanos = Nanos::from_millis(20);
-
-    #[test]
-    fn it_is_looked_for_others_where_nothing_helps_and_ever_more_seldom() {
-        let mut doubts = Doubts::default();
-        let mut now = Nanos::from_millis(5_000);
-        let mut step = |is_helpless: bool, is_possible: bool| {
-            now += STEP;
-            doubts.saw(is_helpless, STEP);
-            doubts.step(is_possible, now)
-        };
-        assert!(!(0..100).any(|_| step(false, true)));
-        assert!(!(0..100).any(|_| step(true, false)));
-        // It was helpless for long enough.
-        assert!(step(true, true));
-        let looks = (0..1_000).take_while(|_| step(true, true)).count() as u64;
-        assert_eq!(looks + 1, LOOK.0.div_ceil(STEP.0));
-        let mut rests = (0..3).map(|_| {
-            let rest = (0..1_000).take_while(|_| !step(true, true)).count();
-            while step(true, true) {}
-            rest
-        });
-        let (first, second, third) = (rests.next(), rests.next(), rests.next());
-        assert!(first.unwrap() > 40 && second > first && third > second, "{second:?} {third:?}");
-        // It ends where something else is looked at.
-        assert!((0..10_000).any(|_| step(true, true)) && !step(true, false));
-    }
 
     /// Three places at which threads have slept for so long.
     #[derive(Default)]

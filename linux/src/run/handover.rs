@@ -17,7 +17,7 @@ use crate::proc::{Proc, read_all};
 use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
 use evenly_model::{Nanos, Pid};
-use evenly_spins::{Handed, Machine, Place, Places, Seen, Spin, Taking, Worth};
+use evenly_spins::{Doing, Handed, Hunt, Machine, Place, Places, Seen, Spin, Taking, Worth};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -111,6 +111,17 @@ pub struct HandOver<P> {
     worth: Worth,
     /// Whether samples are taken, to see what that is worth.
     looks: bool,
+    hunt: Hunt,
+    /// Whether samples are taken, to see whether threads spin; and what they were until now.
+    hunts: bool,
+    hunted: Seen,
+    /// Whether threads crowded their CPUs, and handed some over, at the last look.
+    crowded: bool,
+    hands: bool,
+    /// They spin in loops that are known.
+    spin: bool,
+    /// There are breakpoints, or shall be.
+    arms: bool,
     doubts: Doubts,
     /// Where threads are, while that is looked at; None before.
     spinning: Option<Result<Spinning, CountersError>>,
@@ -137,6 +148,13 @@ impl<P: Places> HandOver<P> {
             hands_over: false,
             worth: Worth::default(),
             looks: false,
+            hunt: Hunt::default(),
+            hunts: false,
+            hunted: Seen::default(),
+            crowded: false,
+            hands: false,
+            spin: false,
+            arms: false,
             doubts: Doubts::default(),
             spinning: None,
             ended: false,
@@ -146,7 +164,9 @@ impl<P: Places> HandOver<P> {
 
     /// What has come of it so far, and where threads handed over most often.
     pub fn handed(&self) -> (Handed, Option<Where<'_>>) {
-        let all = self.places.handed();
+        let mut all = self.places.handed();
+        // Where a loop was tried that does not wait, nothing came of it.
+        all.retain(|(place, _)| !self.doubts.contain(*place) || !self.places.is_refuted(*place));
         let most = all.iter().max_by_key(|(_, handed)| handed.traps);
         let most = most.and_then(|(place, _)| match self.whereabouts.get(place) {
             Some((file, offset)) => Some(Where::Code(file, *offset)),
@@ -181,21 +201,22 @@ impl<P: Places> HandOver<P> {
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
-        let doubts = self.look_for_others(&taking, now);
+        let others = self.look_for_loops(&taking, now);
         let is_worth = self.is_worth(&taking, now < self.until, now);
         let was = std::mem::replace(&mut self.hands_over, now < self.until && is_worth);
-        if !self.hands_over {
-            if self.looks {
-                // For a moment: the next thread that comes to a breakpoint takes it out.
-                let _ = self.places.until(0);
-            } else if was || !self.known.is_empty() {
-                self.withdraw();
-            }
-            return self.looks;
+        let arms = self.hands_over && (self.spin || self.doubts.are_there());
+        let armed = std::mem::replace(&mut self.arms, arms);
+        if self.hands_over {
+            self.looks_again(now);
+        } else if was || self.looks {
+            // Until breakpoints are taken away, the next thread that comes to one takes it out.
+            let _ = self.places.until(0);
         }
-        self.looks_again(now);
-        let again = doubts || !was || now - self.looked_at >= AGAIN;
-        for process in taking {
+        if !arms && !self.looks && !self.known.is_empty() {
+            self.clear();
+        }
+        let again = arms && (others || !armed || now - self.looked_at >= AGAIN);
+        for process in taking.into_iter().filter(|_| arms) {
             if again || !self.known.contains_key(&process.key()) {
                 self.arm(process);
             }
@@ -203,7 +224,7 @@ impl<P: Places> HandOver<P> {
         if again {
             self.looked_at = now;
         }
-        self.looks || doubts || self.modules.count() > files
+        self.looks || self.hunts || others || self.modules.count() > files
     }
 
     /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
@@ -223,12 +244,13 @@ impl<P: Places> HandOver<P> {
     pub fn end(&mut self) {
         self.ended = true;
         let _ = self.places.watched(0);
-        self.withdraw();
+        let _ = self.places.until(0);
+        self.clear();
     }
 
-    /// Takes all breakpoints away. Where that cannot be, each is taken away by the next thread that comes to it.
-    fn withdraw(&mut self) {
-        let _ = self.places.until(0);
+    /// Takes all breakpoints away. Where that cannot be, each is taken away by the next thread that comes to it when nobody is
+    /// to hand over any longer.
+    fn clear(&mut self) {
         for ((pid, _), places) in std::mem::take(&mut self.known) {
             if let Ok(memory) = Memory::of(&self.proc, pid) {
                 clear(&memory, &places);
@@ -243,34 +265,52 @@ impl<P: Places> HandOver<P> {
         let used = given - std::mem::replace(&mut self.given, given);
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         let crowded = self.crowd.outnumber(self.cpus, &self.proc, &pids, now);
-        let is_used = used > elapsed.scale(USED);
-        self.doubts.saw(crowded && !is_used, elapsed);
+        (self.crowded, self.hands) = (crowded, used > elapsed.scale(USED));
         self.doubts.refute(&mut self.places, self.crowd.ran(), elapsed);
-        crowded || is_used
+        self.crowded || self.hands
     }
 
-    /// Looks for loops that may wait, where threads crowd their CPUs although they hand over in those that are known.
-    /// Whether there are others now.
-    fn look_for_others(&mut self, taking: &[Taking], now: Nanos) -> bool {
-        let is_possible = !self.looks
-            && self.hands_over
-            && self.cpus >= LEAST_CPUS
-            && self.crowd.threads() <= MOST
-            && !matches!(self.spinning, Some(Err(_)));
-        let was = self.doubts.looks();
-        let looks = self.doubts.step(is_possible, now);
-        // Also for the last time, as it may have been a while.
-        if was || looks {
+    /// Looks whether threads spin, before anything in the program is changed; and, where they do so in no loop that is known,
+    /// or that does not help, for others. Whether there are others now.
+    fn look_for_loops(&mut self, taking: &[Taking], now: Nanos) -> bool {
+        let was = self.hunts;
+        let mut seen = Seen::default();
+        if was {
+            // Also for the last time, as it may have been a while.
+            self.sample(taking);
+            // Each file is gone through once, here and where they are armed.
+            for process in taking {
+                self.spins(process.pid);
+            }
+            if let Some(Ok(spinning)) = &mut self.spinning {
+                spinning.learn(&self.modules);
+                let all = spinning.places().seen();
+                seen = all.since(std::mem::replace(&mut self.hunted, all));
+            }
+        }
+        let (is_needed, is_seen) = (now < self.until, self.can_see());
+        let doing = Doing { crowded: self.crowded, handed: self.hands, seen };
+        let found = self.hunt.step(now, is_needed, Some(doing).filter(|_| is_seen && !self.looks));
+        self.hunts = found.looks;
+        // Where that cannot be seen they may.
+        self.spin = found.spins || is_needed && !is_seen;
+        if self.hunts && !was {
+            self.hunted = Seen::default();
             self.sample(taking);
         }
-        let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| was && !looks) else {
+        let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| was && !self.hunts) else {
             return false;
         };
-        spinning.learn(&self.modules);
-        let found = is_possible && self.doubts.found(&spinning.elsewhere());
+        let is_new =
+            found.elsewhere && self.cpus >= LEAST_CPUS && self.doubts.found(&spinning.elsewhere());
         spinning.taken();
         spinning.keep(&[], |_| false);
-        found
+        is_new
+    }
+
+    /// Whether samples can be taken of all threads.
+    fn can_see(&self) -> bool {
+        !matches!(self.spinning, Some(Err(_))) && self.crowd.threads() <= MOST
     }
 
     /// Whether there is something gained, or that is not known. `needed` is whether CPUs have to be handed over.
@@ -283,14 +323,12 @@ impl<P: Places> HandOver<P> {
                 seen = spinning.taken().seen();
             }
         }
-        let is_seen = !matches!(self.spinning, Some(Err(_))) && self.crowd.threads() <= MOST;
+        let is_seen = self.can_see();
         let act = self.worth.step(now, needed && is_seen && self.is_in_loops(), seen);
         let looked = std::mem::replace(&mut self.looks, act.looks);
         if act.looks && !looked {
             self.sample(taking);
-        } else if let Some(Ok(spinning)) =
-            self.spinning.as_mut().filter(|_| !act.looks && !self.doubts.looks())
-        {
+        } else if let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| looked && !act.looks) {
             spinning.keep(&[], |_| false);
         }
         act.hands
@@ -338,7 +376,9 @@ impl<P: Places> HandOver<P> {
             self.refused = Some(Refused::Unfit(pid, why));
         }
         let fits = !process.is_left_alone && unfit.is_none();
-        let spins = if fits { self.spins(pid) } else { Vec::new() };
+        let mut spins = if fits { self.spins(pid) } else { Vec::new() };
+        // Threads that wait for a moment before they sleep are left alone.
+        spins.retain(|found| self.spin || found.is_doubted);
         let memory = match memory {
             Ok(memory) => memory,
             Err(source) if !spins.is_empty() => {

@@ -48,8 +48,8 @@ pub(super) struct Kind {
     /// What takes CPUs from it, except in the arm of two threads.
     pub(super) beside: Beside,
     pub(super) program: Program,
-    /// Whether evenly is tried without its library: who waits by `sched_yield`, or in calls of MPI, takes as long then as
-    /// under the kernel.
+    /// Whether evenly is tried without its library: who waits by `sched_yield`, in calls of MPI, or in loops that call
+    /// functions, takes as long then as under the kernel.
     pub(super) outside: bool,
     /// The best setting that there is for it: words, or variables, in place of the usual ones.
     pub(super) tuned: Option<Tuned>,
@@ -186,12 +186,28 @@ pub(super) fn kinds() -> Vec<Kind> {
         kind("pipeline-bare", "pipeline without pause, 20 us", 60_000, Bound::Work, |n, p, ms| {
             pattern(["collapse-bare", "pipeline"], n, p, [ms * 20 / 1000, 1])
         }),
-        kind("ticket-calls", "ticket lock, a function looks", 20_000, Bound::Work, |n, p, ms| {
-            pattern(["collapse-calls", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
-        }),
-        kind("pipeline-calls", "pipeline, a function looks", 60_000, Bound::Work, |n, p, ms| {
-            pattern(["collapse-calls", "pipeline"], n, p, [ms * 20 / 1000, 1])
-        }),
+        Kind {
+            outside: false,
+            ..kind(
+                "ticket-calls",
+                "ticket lock, a function looks",
+                20_000,
+                Bound::Work,
+                |n, p, ms| {
+                    pattern(["collapse-calls", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
+                },
+            )
+        },
+        Kind {
+            outside: false,
+            ..kind(
+                "pipeline-calls",
+                "pipeline, a function looks",
+                60_000,
+                Bound::Work,
+                |n, p, ms| pattern(["collapse-calls", "pipeline"], n, p, [ms * 20 / 1000, 1]),
+            )
+        },
         kind("pipeline-20us", "pipeline over flags, 20 us", 60_000, Bound::Work, |n, p, ms| {
             pattern(["collapse", "pipeline"], n, p, [ms * 20 / 1000, 1])
         }),

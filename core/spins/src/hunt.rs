@@ -1,0 +1,203 @@
+//! Whether threads that crowd their CPUs spin: looks at samples of them, before anything in their program is changed.
+//!
+//! ```text
+//!   Waits --they crowd the CPUs--> Looks --LOOK, or they clearly spin--> Rests --they do for HELPLESS, and nothing helps--> Looks
+//! ```
+//!
+//! It rests twice as long each time, until they no longer crowd the CPUs.
+
+use crate::seen::Seen;
+use evenly_model::Nanos;
+
+/// For how long is looked: two CPUs give 120 samples.
+const LOOK: Nanos = Nanos::from_millis(300);
+/// Threads spin where this part of the samples is in loops that wait. Those that wait for a moment before they sleep
+/// spin for less.
+const PART: f64 = 0.08;
+/// So many samples say it at once where that part is so great.
+const ENOUGH: u64 = 30;
+const MOST: f64 = 0.3;
+/// When it is looked again where they do not, the first time and at most.
+const RESTS: [Nanos; 2] = [Nanos::from_millis(500), Nanos::from_millis(16_000)];
+/// It is looked for other loops where nothing was handed over for so long.
+const HELPLESS: Nanos = Nanos::from_millis(300);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waits,
+    Looks { until: Nanos, seen: Seen },
+    Rests { until: Nanos },
+}
+
+/// What threads did in some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doing {
+    /// More of them wanted to run than there are CPUs.
+    pub crowded: bool,
+    /// They handed over CPUs.
+    pub handed: bool,
+    /// Samples of them.
+    pub seen: Seen,
+}
+
+/// What follows from a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Samples are to be taken until the next step.
+    pub looks: bool,
+    /// Threads were seen to spin, since they crowd their CPUs.
+    pub spins: bool,
+    /// Samples have just been taken, and were not in loops that are known to wait.
+    pub elsewhere: bool,
+}
+
+/// Whether threads spin.
+#[derive(Debug)]
+pub struct Hunt {
+    state: State,
+    rest: Nanos,
+    at: Nanos,
+    helpless: Nanos,
+    spins: bool,
+}
+
+impl Default for Hunt {
+    fn default() -> Self {
+        let (state, at) = (State::Waits, Nanos::ZERO);
+        Self { state, rest: RESTS[0], at, helpless: Nanos::ZERO, spins: false }
+    }
+}
+
+impl Hunt {
+    /// Goes on. `is_needed` is whether CPUs have to be handed over; where samples cannot be taken, `doing` is None.
+    pub fn step(&mut self, now: Nanos, is_needed: bool, doing: Option<Doing>) -> Found {
+        let elapsed = now - std::mem::replace(&mut self.at, now);
+        let mut elsewhere = false;
+        let Some(doing) = doing.filter(|_| is_needed) else {
+            if !is_needed {
+                (self.state, self.rest, self.spins) = (State::Waits, RESTS[0], false);
+            }
+            return Found { looks: false, spins: self.spins, elsewhere };
+        };
+        self.helpless =
+            if doing.crowded && !doing.handed { self.helpless + elapsed } else { Nanos::ZERO };
+        let looks = State::Looks { until: now + LOOK, seen: Seen::default() };
+        self.state = match self.state {
+            State::Waits => looks,
+            State::Rests { until } if now >= until && self.helpless >= HELPLESS => looks,
+            State::Rests { .. } => self.state,
+            State::Looks { until, mut seen } => {
+                seen.add(Seen { time: elapsed, ..doing.seen });
+                let part = |part| seen.waiting as f64 >= part * seen.all as f64;
+                let is_clear = seen.all >= ENOUGH && part(MOST);
+                if now < until && !is_clear {
+                    State::Looks { until, seen }
+                } else {
+                    // Of threads that crowd their CPUs something is seen, unless samples cannot be taken.
+                    let spins = part(PART);
+                    (self.spins, elsewhere) = (self.spins || spins, !spins);
+                    let until = now + self.rest;
+                    (self.rest, self.helpless) =
+                        (Nanos(2 * self.rest.0).min(RESTS[1]), Nanos::ZERO);
+                    State::Rests { until }
+                }
+            }
+        };
+        Found { looks: matches!(self.state, State::Looks { .. }), spins: self.spins, elsewhere }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Nanos = Nanos::from_millis(20);
+    const IDLE: Doing = Doing {
+        crowded: true,
+        handed: false,
+        seen: Seen { all: 0, waiting: 0, time: Nanos::ZERO },
+    };
+
+    struct Program {
+        hunt: Hunt,
+        now: Nanos,
+    }
+
+    impl Program {
+        fn new() -> Self {
+            Self { hunt: Hunt::default(), now: Nanos::from_millis(5_000) }
+        }
+
+        /// After a step in which so many samples were taken, and so many of them in loops that wait.
+        fn passes(&mut self, all: u64, waiting: u64, handed: bool) -> Found {
+            self.now += STEP;
+            let seen = Seen { all, waiting, time: Nanos::ZERO };
+            self.hunt.step(self.now, true, Some(Doing { seen, handed, ..IDLE }))
+        }
+
+        /// How many steps it looks from the next on, and what was found.
+        fn looks(&mut self, all: u64, waiting: u64) -> (usize, Found) {
+            for n in 0.. {
+                let found = self.passes(all, waiting, false);
+                if !found.looks {
+                    return (n, found);
+                }
+            }
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn threads_spin_where_a_part_of_the_samples_is_in_loops_that_wait() {
+        let mut p = Program::new();
+        // As many as 20 ms of two CPUs give.
+        let (steps, found) = p.looks(8, 4);
+        assert_eq!((steps, found), (4, Found { looks: false, spins: true, elsewhere: false }));
+        // It does not look again while it helps.
+        assert!((0..1_000).all(|_| !p.passes(0, 0, true).looks));
+        // Somebody else computes, and it takes its time.
+        let (steps, found) = Program::new().looks(1, 1);
+        assert_eq!((steps as u64, found.spins), (LOOK.0.div_ceil(STEP.0), true));
+        // A part of the time.
+        let (steps, found) = Program::new().looks(8, 1);
+        assert_eq!((steps as u64, found.spins), (LOOK.0.div_ceil(STEP.0), true));
+        // Those that spin for a moment before they sleep.
+        let (_, found) = Program::new().looks(25, 1);
+        assert_eq!(found, Found { looks: false, spins: false, elsewhere: true });
+        // Nothing was seen, though they run.
+        assert!(Program::new().looks(0, 0).1.spins);
+    }
+
+    #[test]
+    fn it_is_looked_again_where_nothing_helps_and_ever_more_seldom() {
+        let mut p = Program::new();
+        p.looks(8, 0);
+        let rests: Vec<usize> = (0..7)
+            .map(|_| {
+                let rest = (0..).take_while(|_| !p.passes(0, 0, false).looks).count();
+                p.looks(8, 0);
+                rest
+            })
+            .collect();
+        assert!(rests[0] >= 23 && rests.is_sorted() && rests[6] == rests[5], "{rests:?}");
+        assert!(rests[6] as u64 * STEP.0 <= RESTS[1].0);
+        // What helps for a moment lets it wait for as long again.
+        let rest = (0..).take_while(|&n| !p.passes(0, 0, n % 10 == 0).looks && n < 2_000).count();
+        assert_eq!(rest, 2_000);
+        // When they no longer crowd the CPUs it begins anew.
+        p.now += STEP;
+        assert!(!p.hunt.step(p.now, false, Some(IDLE)).looks);
+        assert!(p.passes(0, 0, false).looks);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_stays_as_it_is() {
+        let mut p = Program::new();
+        p.looks(8, 8);
+        p.now += STEP;
+        let found = p.hunt.step(p.now, true, None);
+        assert_eq!(found, Found { looks: false, spins: true, elsewhere: false });
+        p.now += STEP;
+        assert!(!p.hunt.step(p.now, false, None).spins);
+    }
+}
