@@ -248,8 +248,14 @@ static void trapped(int signal, siginfo_t *info, void *context)
 	uint32_t first = place ? GET(place->first) : 0;
 	uint64_t next = place ? goes_on_at(at, first, context) : 0;
 	if (!next) {
+		/* Evenly makes no place of any other instruction; if one is there, it is executed as it is. */
+		if (place) {
+			restore(at, first);
+			go_on(context, at);
+		}
 		errno = before;
-		pass_on(signal, info, context);
+		if (!place)
+			pass_on(signal, info, context);
 		return;
 	}
 	go_on(context, next);

@@ -6,7 +6,7 @@
 #ifndef EVENLY_HANDOVER_DOUBT_H
 #define EVENLY_HANDOVER_DOUBT_H
 
-/* Turns with other registers that a place has before it is given up, if most of all are such. */
+/* Turns with other registers, or that take long, that a place has before it is given up, if most of all are such. */
 #define ENOUGH_DIFFER 64
 /* Turns in succession with registers that were there before. */
 #define SURE 8
@@ -28,7 +28,9 @@ static bool seems_to_wait(struct evenly_place *place, uint64_t at, const ucontex
 		memset(&turns, 0, sizeof turns);
 		turns.at = at;
 	}
-	for (unsigned i = 0; i < REMEMBERED; i++)
+	/* Who only looks takes no longer. */
+	bool is_short = clock_ns(CLOCK_MONOTONIC) - here.last < LONGEST_TURN;
+	for (unsigned i = 0; i < REMEMBERED && is_short; i++)
 		if (turns.seen[i] == now) {
 			if (++turns.repeated == SURE) {
 				here.began = clock_ns(CLOCK_MONOTONIC);

@@ -7,7 +7,16 @@
 #define EVENLY_HANDOVER_YIELD_H
 
 /* A call that takes longer has cost a slice: 1 to 2 ms. Reading the clock would cost a tenth of a call. */
-#define SLICE_IN_TICKS (UINT64_C(1) << 22)
+static inline uint64_t slice_in_ticks(void)
+{
+#if defined(__aarch64__)
+	uint64_t each_second;
+	__asm__("mrs %0, cntfrq_el0" : "=r"(each_second));
+	return each_second / 1000 * 3 / 2;
+#else
+	return UINT64_C(1) << 22;
+#endif
+}
 /* After so many, each so many ns after the one before at most, the thread sleeps for so long. */
 #define SLICES 3
 #define SOON 20000000
@@ -57,7 +66,7 @@ EXPORT int sched_yield(void)
 		return 0;
 	uint64_t before = ticks();
 	int result = next();
-	if (shared && ticks() - before > SLICE_IN_TICKS)
+	if (shared && ticks() - before > slice_in_ticks())
 		has_lost_slice(clock_ns(CLOCK_MONOTONIC));
 	return result;
 }

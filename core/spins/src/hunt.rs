@@ -76,6 +76,9 @@ impl Hunt {
         let Some(doing) = doing.filter(|_| is_needed) else {
             if !is_needed {
                 (self.state, self.rest, self.spins) = (State::Waits, RESTS[0], false);
+            } else if matches!(self.state, State::Looks { .. }) {
+                // What was seen until now says nothing.
+                self.state = State::Waits;
             }
             return Found { looks: false, spins: self.spins, elsewhere };
         };
@@ -197,6 +200,13 @@ mod tests {
         p.now += STEP;
         let found = p.hunt.step(p.now, true, None);
         assert_eq!(found, Found { looks: false, spins: true, elsewhere: false });
+        // What was interrupted begins anew.
+        let mut other = Program::new();
+        assert!(other.passes(0, 0, false).looks && other.passes(8, 0, false).looks);
+        other.now += Nanos::from_millis(1_000);
+        let found = other.hunt.step(other.now, true, None);
+        assert_eq!(found, Found { looks: false, spins: false, elsewhere: false });
+        assert!(other.passes(0, 0, false).looks && !other.looks(8, 0).1.spins);
         p.now += STEP;
         assert!(!p.hunt.step(p.now, false, None).spins);
     }

@@ -12,7 +12,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What is written over an instruction, or its first byte. Who executes the instruction meanwhile executes one of both.
+/// What is written over an instruction, or its first byte. Who executes the instruction meanwhile executes one of both, as with
+/// debuggers and uprobes; the manual of aarch64 promises that for some instructions only.
 const BREAKPOINT: &[u8] =
     if cfg!(target_arch = "aarch64") { &0xd420_0000_u32.to_le_bytes() } else { &[0xcc] };
 /// What a breakpoint hides of an instruction that begins with these bytes, as a number.

@@ -17,15 +17,15 @@ pub(crate) struct Crowd {
     times: HashMap<Tid, (Nanos, Nanos)>,
     /// Those that wanted to run when they were looked at last.
     wants: HashSet<Tid>,
-    /// For how long threads ran between the last two looks, all together.
-    ran: Nanos,
+    /// For how long threads ran, or waited for a CPU, between the last two looks, all together.
+    wanted: Nanos,
     seen_at: Nanos,
 }
 
 impl Crowd {
     /// Nothing is known yet.
     pub(crate) fn new(now: Nanos) -> Self {
-        Self { times: HashMap::new(), wants: HashSet::new(), ran: Nanos::ZERO, seen_at: now }
+        Self { times: HashMap::new(), wants: HashSet::new(), wanted: Nanos::ZERO, seen_at: now }
     }
 
     /// Whether more threads of these processes than there are CPUs wanted to run since this was asked last, and waited.
@@ -33,7 +33,7 @@ impl Crowd {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
         let mut waited = Nanos::ZERO;
         self.wants.clear();
-        self.ran = Nanos::ZERO;
+        self.wanted = Nanos::ZERO;
         let mut times = HashMap::new();
         for tid in pids.iter().flat_map(|&pid| proc.threads(pid)).take(MOST_THREADS) {
             let Ok(text) = read_all(&proc.thread_file(tid, "schedstat")) else { continue };
@@ -41,7 +41,7 @@ impl Crowd {
             if let Some(&(ran, waits)) = self.times.get(&tid) {
                 let (ran, waits) = (t.ran - ran.min(t.ran), t.waited - waits.min(t.waited));
                 waited += waits;
-                self.ran += ran;
+                self.wanted += ran + waits;
                 if (ran + waits).0 as f64 >= WANTS * elapsed.0 as f64 {
                     self.wants.insert(tid);
                 }
@@ -52,9 +52,9 @@ impl Crowd {
         self.wants.len() as f64 > cpus && waited > elapsed.scale(CROWDED)
     }
 
-    /// For how long they ran between the last two times that this was asked, all together.
-    pub(crate) fn ran(&self) -> Nanos {
-        self.ran
+    /// For how long they ran, or waited for a CPU, between the last two times that this was asked, all together.
+    pub(crate) fn wanted_time(&self) -> Nanos {
+        self.wanted
     }
 
     /// How many threads there were.

@@ -7,12 +7,12 @@ use crate::modules::read;
 use crate::spinning::Elsewhere;
 use evenly_model::Nanos;
 use evenly_spins::{Module, Place, Places, Spin};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// So many loops of a file are tried.
 const MOST: usize = 64;
-/// Somebody computes where threads ran for so many CPUs; each that spins for a part of the time, and sleeps for the rest, runs
+/// Somebody computes where threads ran, or wanted to, for so many CPUs; each that spins for a part of the time, and sleeps for the rest, runs
 /// for less than one.
 const COMPUTES: f64 = 0.95;
 /// Who sleeps for less than this part of the time is not looked at.
@@ -23,8 +23,8 @@ const FOR_NOBODY: u32 = 3;
 /// What is doubted.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
-    /// By inode and path.
-    found: HashMap<(u64, PathBuf), Vec<Spin>>,
+    /// By inode and path: loops, and places at which threads were seen.
+    found: HashMap<(u64, PathBuf), (Vec<Spin>, HashSet<u64>)>,
     /// Places, for how long threads had slept there at the last look, and at how many looks nobody computed.
     places: HashMap<Place, (Nanos, u32)>,
 }
@@ -34,13 +34,9 @@ impl Doubts {
     pub(crate) fn found(&mut self, places: &[Elsewhere<'_>]) -> bool {
         let mut is_new = false;
         for Elsewhere { inode, path, file, places } in places {
-            let key = (*inode, (*path).clone());
-            let mut known = self.found.remove(&key).unwrap_or_default();
-            let unknown: Vec<u64> = places
-                .iter()
-                .copied()
-                .filter(|at| !known.iter().any(|spin| spin.turn.contains(at)))
-                .collect();
+            let (known, seen) = self.found.entry((*inode, (*path).clone())).or_default();
+            // Also those around which there was nothing.
+            let unknown: Vec<u64> = places.iter().copied().filter(|at| seen.insert(*at)).collect();
             let bytes = file.filter(|_| !unknown.is_empty()).and_then(read);
             let found = bytes.and_then(|bytes| Module::doubtful(&bytes, &unknown).ok());
             for spin in found.unwrap_or_default() {
@@ -49,16 +45,13 @@ impl Doubts {
                     is_new = true;
                 }
             }
-            if !known.is_empty() {
-                self.found.insert(key, known);
-            }
         }
         is_new
     }
 
     /// Whether there are any.
     pub(crate) fn are_there(&self) -> bool {
-        !self.found.is_empty()
+        self.found.values().any(|(loops, _)| !loops.is_empty())
     }
 
     /// The loops of a file.
@@ -67,7 +60,7 @@ impl Doubts {
         if self.found.is_empty() {
             return &[];
         }
-        self.found.get(&(inode, path.to_owned())).map_or(&[], Vec::as_slice)
+        self.found.get(&(inode, path.to_owned())).map_or(&[], |(loops, _)| loops)
     }
 
     /// Whether a place is still tried.
@@ -81,12 +74,12 @@ impl Doubts {
         self.places.contains_key(&place)
     }
 
-    /// Gives up the places at which threads sleep while none of them computes: all `ran` for so long together.
-    pub(crate) fn refute(&mut self, table: &mut impl Places, ran: Nanos, elapsed: Nanos) {
+    /// Gives up the places at which threads sleep while none of them computes: all ran, or `wanted` to, for so long together.
+    pub(crate) fn refute(&mut self, table: &mut impl Places, wanted: Nanos, elapsed: Nanos) {
         if self.places.is_empty() {
             return;
         }
-        let nobody_computes = ran < elapsed.scale(COMPUTES);
+        let nobody_computes = wanted < elapsed.scale(COMPUTES);
         for (place, handed) in table.handed() {
             let Some((slept, looks)) = self.places.get_mut(&place) else { continue };
             let more = handed.slept - std::mem::replace(slept, handed.slept);

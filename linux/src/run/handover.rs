@@ -266,7 +266,7 @@ impl<P: Places> HandOver<P> {
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         let crowded = self.crowd.outnumber(self.cpus, &self.proc, &pids, now);
         (self.crowded, self.hands) = (crowded, used > elapsed.scale(USED));
-        self.doubts.refute(&mut self.places, self.crowd.ran(), elapsed);
+        self.doubts.refute(&mut self.places, self.crowd.wanted_time(), elapsed);
         self.crowded || self.hands
     }
 
@@ -278,10 +278,6 @@ impl<P: Places> HandOver<P> {
         if was {
             // Also for the last time, as it may have been a while.
             self.sample(taking);
-            // Each file is gone through once, here and where they are armed.
-            for process in taking {
-                self.spins(process.pid);
-            }
             if let Some(Ok(spinning)) = &mut self.spinning {
                 spinning.learn(&self.modules);
                 let all = spinning.places().seen();
@@ -296,9 +292,14 @@ impl<P: Places> HandOver<P> {
         self.spin = found.spins || is_needed && !is_seen;
         if self.hunts && !was {
             self.hunted = Seen::default();
+            // Each file is gone through once, here and where they are armed.
+            for process in taking {
+                self.spins(process.pid);
+            }
             self.sample(taking);
         }
-        let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| was && !self.hunts) else {
+        let ended = was && !self.hunts && !self.looks;
+        let Some(Ok(spinning)) = self.spinning.as_mut().filter(|_| ended) else {
             return false;
         };
         let is_new =
@@ -324,7 +325,8 @@ impl<P: Places> HandOver<P> {
             }
         }
         let is_seen = self.can_see();
-        let act = self.worth.step(now, needed && is_seen && self.is_in_loops(), seen);
+        let shows = needed && is_seen && !self.hunts && self.is_in_loops();
+        let act = self.worth.step(now, shows, seen);
         let looked = std::mem::replace(&mut self.looks, act.looks);
         if act.looks && !looked {
             self.sample(taking);
@@ -390,9 +392,13 @@ impl<P: Places> HandOver<P> {
         // The memory was opened before all that was looked at, and a program that begins takes out what was known of its
         // process before it handles the signal: so what is there now is that of these addresses.
         let is_still = self.places.taking().contains(&process);
-        if spins.is_empty() || !is_still {
-            clear(&memory, &places);
-        } else {
+        let is_meant = |(place, at, _): &Known| {
+            spins.iter().any(|found| found.at == *at) && !self.places.is_refuted(*place)
+        };
+        let (kept, gone) = places.into_iter().partition(|known| is_still && is_meant(known));
+        places = kept;
+        clear(&memory, &gone);
+        if is_still {
             self.set(process, &memory, spins, &mut places);
         }
         self.known.insert(process.key(), places);

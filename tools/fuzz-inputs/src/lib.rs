@@ -619,19 +619,18 @@ pub fn module(bytes: &[u8]) {
         let is_there = bytes.get(at..at + s.bytes.len()) == Some(&*s.bytes);
         let waits = match *s.bytes {
             [0xf3, 0x90] | [0x70..=0x7f | 0xe9 | 0xeb, _] | [0x0f, 0x80..=0x8f] => true,
-            // A hint, or a jump: b, b.c, cbz, tbz.
-            [_, _, _, kind] => matches!(kind & 0x7f, 0x55 | 0x14..=0x17 | 0x34..=0x37 | 0x54),
+            // yield, wfe, isb; b, b.c; cbz, tbz.
+            [0x3f | 0x5f, 0x20, 3, 0xd5] | [0xdf, 0x3f, 3, 0xd5] => true,
+            [_, _, _, 0x14..=0x17 | 0x54 | 0x34..=0x37 | 0xb4..=0xb7] => true,
             _ => false,
         };
-        is_there && waits && found.spin_at(s.offset).is_some()
+        is_there && waits && s.turn.contains(&s.offset)
     };
-    assert!(found.spins.iter().all(is_place));
+    assert!(found.spins.iter().all(|s| is_place(s) && found.spin_at(s.offset).is_some()));
     // What may wait elsewhere, around places in any function.
     let places: Vec<u64> = (0..bytes.len() as u64).step_by(256).take(256).collect();
-    assert!(evenly_spins::Module::doubtful(bytes, &places).unwrap_or_default().iter().all(|s| {
-        let at = s.offset as usize;
-        s.turn.contains(&s.offset) && bytes.get(at..at + s.bytes.len()) == Some(&*s.bytes)
-    }));
+    let doubtful = evenly_spins::Module::doubtful(bytes, &places).unwrap_or_default();
+    assert!(doubtful.iter().all(is_place));
 }
 
 /// Programs, launchers and compilers of MPIs.

@@ -6,9 +6,17 @@ use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
 const YIELD: u32 = 0xd503_203f;
 const WFE: u32 = 0xd503_205f;
 const ISB: u32 = 0xd503_3fdf;
-/// Hints: the lower bits say which.
-const HINT: u32 = 0xd503_201f;
-const HINTS: u32 = 0xffff_f01f;
+/// Hints that change nothing: `nop`, `wfi`, `sev`, `sevl`, and where jumps may arrive (`bti`).
+const HINTS: [u32; 8] = [
+    0xd503_201f,
+    0xd503_207f,
+    0xd503_209f,
+    0xd503_20bf,
+    0xd503_241f,
+    0xd503_245f,
+    0xd503_249f,
+    0xd503_24df,
+];
 /// `mrs x0, cntvct_el0`: the lowest five bits are the register.
 const CLOCK: u32 = 0xd53b_e040;
 /// The number of the stack pointer, and of the frame pointer.
@@ -49,7 +57,10 @@ pub(super) struct Step {
     pub(super) reads: Registers,
     pub(super) writes: Registers,
     pub(super) effect: Effect,
+    /// It says that the thread waits: `yield`, `wfe` or `isb`.
     pub(super) is_pause: bool,
+    /// It is `isb`.
+    pub(super) is_order: bool,
     /// Where it may jump to.
     pub(super) target: Option<usize>,
     /// Whether it may go on with the one behind it.
@@ -74,9 +85,17 @@ pub(super) fn decode(code: &[u8]) -> Vec<Step> {
 fn step(at: usize, bytes: [u8; 4]) -> Step {
     let word = u32::from_le_bytes(bytes);
     let is_pause = matches!(word, YIELD | WFE | ISB);
-    let mut step =
-        Step { at, reads: 0, writes: 0, effect: Effect::None, is_pause, target: None, falls: true };
-    if is_pause || word & HINTS == HINT {
+    let mut step = Step {
+        at,
+        reads: 0,
+        writes: 0,
+        effect: Effect::None,
+        is_pause,
+        is_order: word == ISB,
+        target: None,
+        falls: true,
+    };
+    if is_pause || HINTS.contains(&word) {
         return step;
     }
     if word & !0x1f == CLOCK {
@@ -90,7 +109,7 @@ fn step(at: usize, bytes: [u8; 4]) -> Step {
         return step;
     };
     if !step.jumps(&x) && !step.accesses(&x) && !step.computes(&x) {
-        step.effect = if accesses_memory(word) || is_exception(word) {
+        step.effect = if accesses_memory(word) || is_of_system(word) {
             Effect::Other
         } else {
             Effect::Computes
@@ -99,14 +118,15 @@ fn step(at: usize, bytes: [u8; 4]) -> Step {
     step
 }
 
-/// Loads and stores, of all kinds.
+/// Loads and stores, of all kinds. Those that are exclusive are not understood: a trap between both makes the store fail, so
+/// that a lock would never be taken.
 fn accesses_memory(word: u32) -> bool {
     word >> 25 & 0b0101 == 0b0100
 }
 
-/// Calls of the system, and what only the system uses.
-fn is_exception(word: u32) -> bool {
-    word >> 24 == 0xd4
+/// Calls of the system, and what changes more than registers, such as caches.
+fn is_of_system(word: u32) -> bool {
+    matches!(word >> 24, 0xd4 | 0xd5)
 }
 
 fn bit(number: u16) -> Registers {
@@ -160,11 +180,24 @@ impl Step {
             Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => {
                 self.reads = of(&x.operands[0]).unwrap_or(Registers::MAX);
             }
-            Opcode::BL | Opcode::BLR => {
+            Opcode::BL
+            | Opcode::BLR
+            | Opcode::BLRAA
+            | Opcode::BLRAB
+            | Opcode::BLRAAZ
+            | Opcode::BLRABZ => {
                 self.effect = Effect::Calls;
                 return true;
             }
-            Opcode::BR | Opcode::RET | Opcode::RETAA | Opcode::RETAB => {
+            Opcode::BR
+            | Opcode::BRAA
+            | Opcode::BRAB
+            | Opcode::BRAAZ
+            | Opcode::BRABZ
+            | Opcode::RET
+            | Opcode::RETAA
+            | Opcode::RETAB
+            | Opcode::UDF => {
                 (self.falls, self.effect) = (false, Effect::Other);
                 return true;
             }
@@ -183,7 +216,6 @@ impl Step {
             O::LDUR | O::LDURB | O::LDURH | O::LDURSB | O::LDURSH | O::LDURSW => 1,
             O::LDAR | O::LDARB | O::LDARH | O::LDAPR | O::LDAPRB | O::LDAPRH => 1,
             O::LDAPUR | O::LDAPURB | O::LDAPURH | O::LDAPURSB | O::LDAPURSH | O::LDAPURSW => 1,
-            O::LDXR | O::LDXRB | O::LDXRH | O::LDAXR | O::LDAXRB | O::LDAXRH => 1,
             O::LDP => 2,
             O::STR | O::STRB | O::STRH | O::STUR | O::STURB | O::STURH => 0,
             _ => return false,
@@ -197,7 +229,10 @@ impl Step {
         let own = place.filter(|&(base, offset)| is_own(base, offset));
         if loaded > 0 {
             self.writes = registers;
-            self.effect = own.map_or(Effect::Looks, |(base, offset)| Effect::Own(base, offset));
+            // What stands behind the code is a constant.
+            let is_constant = matches!(x.operands[values], Operand::PCOffset(_));
+            let elsewhere = if is_constant { Effect::None } else { Effect::Looks };
+            self.effect = own.map_or(elsewhere, |(base, offset)| Effect::Own(base, offset));
             return true;
         }
         self.reads |= registers;

@@ -32,6 +32,9 @@ pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
 
 /// Loops around these places of a function that may wait, and in which there is none of the waits that are `known`.
 pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> {
+    if code.len() > LONGEST {
+        return Vec::new();
+    }
     let function = decode(code);
     let mut around: Vec<Wait> = turns::back(&function)
         .map(|turn| wait(&function, turn.end - 1, &turn.collect::<Vec<_>>()))
@@ -60,5 +63,7 @@ fn wait(function: &[Step], at: usize, turn: &[usize]) -> Wait {
 fn turn(function: &[Step], at: usize) -> Option<Vec<usize>> {
     let turn = way_back(at, |i| function[i].next(i, function.len()))?;
     let looks = |&i: &usize| matches!(function[i].effect, Effect::Looks | Effect::Calls);
-    turn.iter().any(looks).then_some(turn)
+    // An `isb` also stands where the clock is read at the right moment.
+    let measures = |&i: &usize| function[at].is_order && function[i].effect == Effect::Clock;
+    (turn.iter().any(looks) && !turn.iter().any(measures)).then_some(turn)
 }

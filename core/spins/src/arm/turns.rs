@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// The longest loop that is looked at, in instructions.
 const LONGEST: usize = 128;
+/// So many loops of one function are looked at: each is looked for among all of its instructions.
+const MOST: usize = 1_000;
 
 /// The loops of a function that go back: the numbers of their instructions, of which the last is the jump.
 pub(super) fn back(function: &[Step]) -> impl Iterator<Item = Range<usize>> {
@@ -18,37 +20,34 @@ pub(super) fn back(function: &[Step]) -> impl Iterator<Item = Range<usize>> {
 
 /// The loops of a function that wait without a pause. `pauses` are those that wait with.
 pub(super) fn jumps(function: &[Step], pauses: &[Wait]) -> Vec<Wait> {
+    let jump = |(i, step): (usize, &Step)| Some((i, step.target? / 4));
+    let entries: Vec<(usize, usize)> = function.iter().enumerate().filter_map(jump).collect();
     let is_wait = |turn: &Range<usize>| {
         let at = 4 * turn.start..4 * turn.end;
-        !pauses.iter().any(|p| at.contains(&p.at)) && waits(function, turn)
+        !pauses.iter().any(|p| at.contains(&p.at)) && waits(function, turn, &entries)
     };
     let wait =
         |turn: Range<usize>| Wait { at: 4 * (turn.end - 1), turn: 4 * turn.start..4 * turn.end };
-    back(function).filter(is_wait).map(wait).collect()
+    back(function).take(MOST).filter(is_wait).map(wait).collect()
 }
 
-/// Whether a turn leaves nothing behind, also where it is begun in the middle.
-fn waits(function: &[Step], turn: &Range<usize>) -> bool {
+/// Whether a turn leaves nothing behind, also where it is begun in the middle. `entries` are the jumps of the function.
+fn waits(function: &[Step], turn: &Range<usize>, entries: &[(usize, usize)]) -> bool {
     let steps = &function[turn.clone()];
-    let may_end_by_itself = steps.iter().any(|s| s.effect == Effect::Clock);
+    let middle = turn.start + 1..turn.end;
+    // Also what is no code at all, but a constant among it, can look like a jump to itself.
     let looks = steps.iter().any(|s| s.effect == Effect::Looks);
     let is_understood = |s: &Step| {
         matches!(s.effect, Effect::None | Effect::Own(..) | Effect::Looks | Effect::Clock)
     };
-    if may_end_by_itself && !looks || !steps.iter().all(is_understood) {
+    if !looks || !steps.iter().all(is_understood) {
         return false;
     }
-    // From behind, a turn that was left may come back, and have done some work meanwhile.
-    let middle = 4 * turn.start + 1..4 * turn.end;
-    let enters = |s: &Step| {
-        let is_outside = s.at < 4 * turn.start || s.at >= 4 * turn.end;
-        s.target.filter(|t| is_outside && middle.contains(t)).map(|t| (s.at, t / 4 - turn.start))
-    };
     waits_from(steps, turn.start, 0)
-        && function
-            .iter()
-            .filter_map(enters)
-            .all(|(from, begin)| from < middle.start && waits_from(steps, turn.start, begin))
+        && entries.iter().filter(|(from, to)| !turn.contains(from) && middle.contains(to)).all(
+            // From behind, a turn that was left may come back, and have done some work meanwhile.
+            |(from, to)| *from < turn.start && waits_from(steps, turn.start, to - turn.start),
+        )
 }
 
 /// Whether turns that begin here read no register that the turn before has changed. They are followed on all ways, until no
@@ -84,7 +83,8 @@ pub(super) fn may_wait(turn: &[Step]) -> bool {
     turn.iter().all(|step| match step.effect {
         Effect::Other => false,
         Effect::Own(base, at) => {
-            read.push((base, at));
+            // Also where two are loaded.
+            read.extend([0, 4, 8].map(|behind| (base, at + behind)));
             true
         }
         Effect::Stores(base, at) => !read.contains(&(base, at)),

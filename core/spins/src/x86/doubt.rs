@@ -16,6 +16,9 @@ const NESTED: usize = 3;
 
 /// Loops around these places of a function that may wait, and in which there is none of the waits that are `known`.
 pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> {
+    if code.len() > super::LONGEST {
+        return Vec::new();
+    }
     let function: Vec<Instruction> = decode(code).take_while(|x| !x.is_invalid()).collect();
     let mut factory = InstructionInfoFactory::new();
     let mut around: Vec<Wait> = function.iter().filter_map(|x| back(x, &function)).collect();
@@ -34,7 +37,14 @@ pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> 
 
 /// The loop that this jump ends, if it goes back to where an instruction begins.
 fn back(x: &Instruction, function: &[Instruction]) -> Option<Wait> {
-    if !(x.is_jcc_short_or_near() || x.is_jmp_short_or_near()) {
+    let plain = match () {
+        () if x.is_jcc_short() || x.is_jmp_short() => 2,
+        () if x.is_jmp_near() => 5,
+        () if x.is_jcc_near() => 6,
+        () => return None,
+    };
+    // Of one with a prefix that means nothing the first byte is that.
+    if x.len() != plain {
         return None;
     }
     let (begin, at, end) = (x.near_branch_target(), x.ip() as usize, x.next_ip() as usize);
@@ -50,7 +60,8 @@ fn may_wait(
     factory: &mut InstructionInfoFactory,
 ) -> bool {
     let mut read = Vec::new();
-    function.iter().filter(|x| turn.contains(&(x.ip() as usize))).all(|x| {
+    let begin = function.partition_point(|x| x.ip() < turn.start as u64);
+    function[begin..].iter().take_while(|x| x.ip() < turn.end as u64).all(|x| {
         let calls_system = x.flow_control() == FlowControl::Call && x.mnemonic() != Mnemonic::Call
             || matches!(x.flow_control(), FlowControl::Interrupt | FlowControl::XbeginXabortXend);
         let stores_plainly =
