@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::built;
+use common::{built, has};
 use evenly_linux::breakpoints::{Memory, Unfit, hidden, unfit};
 use evenly_linux::modules::{Code, parse_code};
 use evenly_linux::proc::Proc;
@@ -214,6 +214,34 @@ fn handlers_that_block_all_signals_spin_and_interrupt_threads_that_spin() {
 }
 
 #[test]
+fn handlers_on_a_stack_of_their_own_spin() {
+    goes_on("alternative");
+}
+
+#[test]
+fn handlers_that_interrupt_themselves_spin() {
+    goes_on("reentered");
+}
+
+#[test]
+fn a_thread_without_storage_of_its_own_spins() {
+    goes_on("cloned");
+}
+
+#[test]
+#[ignore = "needs g++: ./dev test --all"]
+fn exceptions_leave_threads_that_spin() {
+    if !has("g++") {
+        return;
+    }
+    let program = built("throws.cc", "g++", &["-O2", "-fnon-call-exceptions"]);
+    let mut it = Spinning::start_program(program, "throws");
+    it.arm();
+    it.go();
+    assert!(it.finishes() > 0);
+}
+
+#[test]
 fn handlers_jump_out_of_threads_that_spin() {
     goes_on("jumps");
 }
@@ -362,6 +390,9 @@ fn processes_that_would_not_survive_a_trap_are_left_alone() {
     goes_to_its_end(it);
     let it = Spinning::start("filtered");
     assert_eq!(unfit(&proc, it.process().pid), Some(Unfit::Filtered));
+    goes_to_its_end(it);
+    let it = Spinning::start("traced");
+    assert_eq!(unfit(&proc, it.process().pid), Some(Unfit::Traced));
     goes_to_its_end(it);
     // Nobody has loaded the library into this process.
     assert_eq!(unfit(&proc, Pid(std::process::id() as i32)), Some(Unfit::Unhandled));

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{functions, spins};
-use evenly_spins::{Module, place};
+use evenly_spins::{Machine, Module, place};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -122,6 +122,35 @@ fn a_function_without_a_name_does_not_have_that_of_another() {
     let hidden = "-Dticket=__attribute__((visibility(\"hidden\"))) ticket";
     assert_eq!(names(&["-O2", "-s", hidden]), known);
     assert!(known.iter().any(|name| name == "made.so") && known.iter().any(|n| n == "barrier"));
+}
+
+/// Go's runtime handles signals past the C library.
+#[test]
+fn a_program_of_go_is_known_by_its_sections() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = library(dir.path(), &["-O2"]);
+    let (made, go) = (dir.path().join("made.so"), dir.path().join("go.so"));
+    for section in [".gopclntab", ".go.buildinfo", ".note.go.buildid"] {
+        let mut copy = std::process::Command::new("objcopy");
+        copy.arg("--add-section").arg(format!("{section}={}", made.display()));
+        assert!(copy.arg(&made).arg(&go).status().unwrap().success());
+        assert!(Module::of(&std::fs::read(&go).unwrap()).unwrap().is_go, "{section}");
+    }
+    assert!(!Module::of(&plain).unwrap().is_go);
+}
+
+/// A jump with a prefix that means nothing begins with that, which the handler would not carry out.
+#[test]
+fn a_jump_with_a_prefix_is_no_place() {
+    // L: call +0; test eax, eax; je L; ret
+    let plain = [0xe8, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf7, 0xc3];
+    let at =
+        |code: &[u8]| Machine::X86.loops(code, &[0], &[]).iter().map(|w| w.at).collect::<Vec<_>>();
+    assert_eq!(at(&plain), [7]);
+    for prefix in [0x2e, 0x3e, 0xf2] {
+        let hinted = [0xe8, 0, 0, 0, 0, 0x85, 0xc0, prefix, 0x74, 0xf6, 0xc3];
+        assert_eq!(at(&hinted), [0; 0], "{prefix:x}");
+    }
 }
 
 /// What stands for the allocator is called while all signals are blocked.

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -40,7 +41,7 @@
 
 static _Atomic int flag, arrived, turns, handled, trapped;
 
-__attribute__((noipa)) static int look(_Atomic int *what)
+__attribute__((noipa, unused)) static int look(_Atomic int *what)
 {
 	return atomic_load(what);
 }
@@ -228,6 +229,56 @@ static void handlers(void)
 	pthread_join(other, NULL);
 }
 
+/* A handler on a stack of its own that spins, and so is interrupted there as well. */
+static void alternative(void)
+{
+	static char stack[16384];
+	stack_t at = { .ss_sp = stack, .ss_size = sizeof stack };
+	CHECK(sigaltstack(&at, NULL) == 0);
+	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_ONSTACK };
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	pthread_t other = start(notices);
+	ready();
+	for (int i = 0; i < 50; i++) {
+		CHECK(raise(SIGALRM) == 0);
+		CHECK(atomic_load(&handled) == i + 1);
+	}
+	while (atomic_load(&turns) <= 60)
+		atomic_store(&flag, 1);
+	pthread_join(other, NULL);
+	stack_t found;
+	CHECK(sigaltstack(NULL, &found) == 0 && found.ss_sp == stack && found.ss_size == sizeof stack);
+}
+
+static _Atomic int depth;
+
+static void again(int signal)
+{
+	int before = atomic_load(&turns);
+	if (atomic_fetch_add(&depth, 1) < 5)
+		CHECK(raise(signal) == 0);
+	atomic_store(&flag, 1);
+	spin_while(&turns, before);
+	atomic_fetch_add(&handled, 1);
+}
+
+/* Handlers that interrupt themselves (SA_NODEFER), and spin. */
+static void reentered(void)
+{
+	struct sigaction action = { .sa_handler = again, .sa_flags = SA_NODEFER };
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	pthread_t other = start(notices);
+	ready();
+	for (int i = 0; i < 8; i++) {
+		atomic_store(&depth, 0);
+		CHECK(raise(SIGALRM) == 0);
+		CHECK(atomic_load(&handled) == 6 * (i + 1));
+	}
+	while (atomic_load(&turns) <= 60)
+		atomic_store(&flag, 1);
+	pthread_join(other, NULL);
+}
+
 static void on_trap(int signal, siginfo_t *info, void *context)
 {
 	(void)context;
@@ -288,6 +339,48 @@ static void dies_if_sent(void)
 }
 
 /* ---------------------------------------------------------------- threads and processes */
+
+static int spins_alone(void *unused)
+{
+	(void)unused;
+	spin_while(&flag, 0);
+	atomic_store(&turns, 1);
+	syscall(SYS_exit, 0);
+	return 0;
+}
+
+/* A thread that the C library does not know, without storage of its own. */
+static void cloned(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+	ready();
+	CHECK(clone(spins_alone, stack + sizeof stack, flags, NULL) > 0);
+	sleep_ms(30);
+	atomic_store(&flag, 1);
+	spin_while(&turns, 0);
+}
+
+/* Under a debugger. */
+static void traced(void)
+{
+	int pipes[2];
+	CHECK(pipe(pipes) == 0);
+	pid_t parent = getpid(), child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		char is_there = ptrace(PTRACE_SEIZE, parent, NULL, NULL) == 0;
+		CHECK(write(pipes[1], &is_there, 1) == 1);
+		for (;;)
+			pause();
+	}
+	/* Where only those that it names may. */
+	prctl(PR_SET_PTRACER, child, 0, 0, 0);
+	char is_there = 0;
+	CHECK(read(pipes[0], &is_there, 1) == 1 && is_there);
+	ready();
+	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
 
 static void forks(void)
 {
@@ -508,7 +601,8 @@ int main(int argc, char **argv)
 		{ "barrier", barrier }, { "masks", masks }, { "handlers", handlers }, { "own_handler", own_handler },
 		{ "dies", dies }, { "dies_if_sent", dies_if_sent }, { "forks", forks }, { "jumps", jumps },
 		{ "cancelled", cancelled }, { "small", small }, { "calls", calls }, { "blocked", blocked },
-		{ "filtered", filtered }, { "waits", waits }, { "works", works }, { "old_masks", old_masks }, { "late_handler", late_handler },
+		{ "filtered", filtered }, { "waits", waits }, { "alternative", alternative }, { "reentered", reentered },
+		{ "cloned", cloned }, { "traced", traced }, { "works", works }, { "old_masks", old_masks }, { "late_handler", late_handler },
 		{ "deferred", deferred }, { "late_filter", late_filter },
 	};
 	CHECK(argc == 2);

@@ -107,7 +107,7 @@ impl Bench<'_> {
         threads: u32,
         arm: &'static str,
     ) -> anyhow::Result<(f64, String)> {
-        let part = if arm == KERNEL { kind.shorter } else { 1 };
+        let part = kind.part(arm);
         let mut words = (kind.command)(threads, kind.phases / part, self.per_ms);
         let mut environment = kind.environment.to_vec();
         match (arm, kind.tuned) {
@@ -165,8 +165,8 @@ impl Bench<'_> {
 #[derive(Default)]
 struct Seconds {
     of: BTreeMap<&'static str, Vec<f64>>,
-    /// Checksums by number of threads and whether there was less to do.
-    sums: BTreeMap<(u32, bool), String>,
+    /// Checksums by number of threads, and which part of the work there was.
+    sums: BTreeMap<(u32, u64), String>,
 }
 
 impl Seconds {
@@ -178,7 +178,7 @@ impl Seconds {
         arm: &'static str,
     ) -> anyhow::Result<()> {
         let (seconds, sum) = bench.run(kind, threads, arm)?;
-        let first = self.sums.entry((threads, arm == KERNEL)).or_insert_with(|| sum.clone());
+        let first = self.sums.entry((threads, kind.part(arm))).or_insert_with(|| sum.clone());
         anyhow::ensure!(*first == sum, "{} {arm}: checksum {sum} instead of {first}", kind.name);
         self.of.entry(arm).or_default().push(seconds);
         Ok(())
@@ -186,6 +186,11 @@ impl Seconds {
 }
 
 impl Kind {
+    /// Which part of its phases it has in this arm.
+    fn part(&self, arm: &str) -> u64 {
+        if arm == KERNEL { self.shorter } else { 1 }
+    }
+
     fn measure(
         &self,
         threads: u32,
@@ -258,7 +263,7 @@ fn python_with_numpy() -> anyhow::Result<&'static str> {
 pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
     let mut all = kinds();
     if let Some(other) = args.beside {
-        all.retain(|kind| kind.beside == Beside::Nobody);
+        all.retain(|kind| kind.beside == Beside::Nobody || kind.program == Program::NumPy);
         all.iter_mut().for_each(|kind| kind.beside = other);
     }
     let cases: Vec<(&Kind, u32)> =

@@ -254,6 +254,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         },
         Kind {
             beside: Beside::Hog,
+            tuned: YIELDS,
             ..kind("c11-hog", "barrier of C11 atomics, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
                 spmd("spin", n, p, ms / 5)
             })
@@ -280,6 +281,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         },
         Kind {
             beside: Beside::Copy,
+            tuned: YIELDS,
             ..kind(
                 "c11-copies",
                 "barrier of C11 atomics, 0.2 ms",
@@ -290,6 +292,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         },
         Kind {
             beside: Beside::Quota,
+            tuned: YIELDS,
             ..kind(
                 "c11-quota",
                 "barrier of C11 atomics, 0.2 ms",
