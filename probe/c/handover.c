@@ -245,23 +245,23 @@ static void trapped(int signal, siginfo_t *info, void *context)
 	int before = errno;
 	uint64_t at = trapped_at(context);
 	struct evenly_place *place = info->si_code == BREAKPOINT_CODE ? find(at) : NULL;
-	uint32_t first = place ? GET(place->first) : 0;
-	uint64_t next = place ? goes_on_at(at, first, context) : 0;
+	if (!place) {
+		pass_on(signal, info, context);
+		return;
+	}
+	uint32_t first = GET(place->first);
+	uint64_t next = goes_on_at(at, first, context);
 	if (!next) {
 		/* Evenly makes no place of any other instruction; if one is there, it is executed as it is. */
-		if (place) {
-			restore(at, first);
-			go_on(context, at);
-		}
+		restore(at, first);
+		go_on(context, at);
 		errno = before;
-		if (!place)
-			pass_on(signal, info, context);
 		return;
 	}
 	go_on(context, next);
 	count(&place->traps, 1);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	bool waits = !GET(place->doubt) || seems_to_wait(place, at, context);
+	bool waits = !GET(place->doubt) || seems_to_wait(place, at, context, now);
 	if (GET(place->wanted) && now / 1000000000 < GET(shared->until)) {
 		if (waits)
 			hand_over(place, now);

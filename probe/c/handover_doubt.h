@@ -21,24 +21,24 @@ static __thread struct {
 } turns __attribute__((tls_model("initial-exec")));
 
 /* Whether the thread that has come to this place seems to wait. Gives the place up where most turns differ. */
-static bool seems_to_wait(struct evenly_place *place, uint64_t at, const ucontext_t *context)
+static bool seems_to_wait(struct evenly_place *place, uint64_t at, const ucontext_t *context, uint64_t now)
 {
-	uint64_t now = registers_of(context) | 1;
+	uint64_t registers = registers_of(context) | 1;
 	if (turns.at != at) {
 		memset(&turns, 0, sizeof turns);
 		turns.at = at;
 	}
 	/* Who only looks takes no longer. */
-	bool is_short = clock_ns(CLOCK_MONOTONIC) - here.last < LONGEST_TURN;
+	bool is_short = now - here.last < LONGEST_TURN;
 	for (unsigned i = 0; i < REMEMBERED && is_short; i++)
-		if (turns.seen[i] == now) {
+		if (turns.seen[i] == registers) {
 			if (++turns.repeated == SURE) {
-				here.began = clock_ns(CLOCK_MONOTONIC);
+				here.began = now;
 				here.spun = 0;
 			}
 			return turns.repeated >= SURE;
 		}
-	turns.seen[turns.next++ % REMEMBERED] = now;
+	turns.seen[turns.next++ % REMEMBERED] = registers;
 	turns.repeated = 0;
 	uint64_t differ = atomic_fetch_add_explicit(&place->differs, 1, memory_order_relaxed) + 1;
 	if (differ >= ENOUGH_DIFFER && differ > GET(place->traps) / 2) {

@@ -13,7 +13,7 @@ use evenly_model::{Pid, Tid};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
 use evenly_spins::{Module, Places, Spin, Taking};
-use evenly_testing::{wait_for, wait_until};
+use evenly_testing::{is_installed, wait_for, wait_until};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -454,9 +454,8 @@ fn jumps_are_carried_out_as_the_processor_does() {
 #[ignore = "needs a compiler and an emulator for aarch64: ./dev test --all"]
 fn jumps_of_aarch64_are_carried_out_as_the_processor_does() {
     const COMPILER: &str = "aarch64-linux-gnu-gcc";
-    let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
-    if let Some(tool) = [COMPILER, "qemu-aarch64"].into_iter().find(|tool| !has(tool)) {
-        return evenly_testing::skip("aarch64", format!("there is no {tool}"));
+    if ![COMPILER, "qemu-aarch64"].into_iter().all(|tool| is_installed(tool, "aarch64")) {
+        return;
     }
     let program = built("jumps_arm", COMPILER, &["-static", "-O2"]);
     let output = Command::new("qemu-aarch64").arg(program).output().unwrap();

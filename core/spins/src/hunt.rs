@@ -25,7 +25,7 @@ const HELPLESS: Nanos = Nanos::from_millis(300);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Waits,
-    Looks { until: Nanos, seen: Seen },
+    Looks { until: Nanos },
     Rests { until: Nanos },
 }
 
@@ -36,7 +36,7 @@ pub struct Doing {
     pub crowded: bool,
     /// They handed over CPUs.
     pub handed: bool,
-    /// Samples of them.
+    /// Samples of them since it is looked.
     pub seen: Seen,
 }
 
@@ -84,17 +84,17 @@ impl Hunt {
         };
         self.helpless =
             if doing.crowded && !doing.handed { self.helpless + elapsed } else { Nanos::ZERO };
-        let looks = State::Looks { until: now + LOOK, seen: Seen::default() };
+        let looks = State::Looks { until: now + LOOK };
         self.state = match self.state {
             State::Waits => looks,
             State::Rests { until } if now >= until && self.helpless >= HELPLESS => looks,
             State::Rests { .. } => self.state,
-            State::Looks { until, mut seen } => {
-                seen.add(Seen { time: elapsed, ..doing.seen });
+            State::Looks { until } => {
+                let seen = doing.seen;
                 let part = |part| seen.waiting as f64 >= part * seen.all as f64;
                 let is_clear = seen.all >= ENOUGH && part(MOST);
                 if now < until && !is_clear {
-                    State::Looks { until, seen }
+                    self.state
                 } else {
                     // Of threads that crowd their CPUs something is seen, unless samples cannot be taken.
                     let spins = part(PART);
@@ -124,18 +124,24 @@ mod tests {
     struct Program {
         hunt: Hunt,
         now: Nanos,
+        /// Since it looks.
+        seen: Seen,
     }
 
     impl Program {
         fn new() -> Self {
-            Self { hunt: Hunt::default(), now: Nanos::from_millis(5_000) }
+            Self { hunt: Hunt::default(), now: Nanos::from_millis(5_000), seen: Seen::default() }
         }
 
         /// After a step in which so many samples were taken, and so many of them in loops that wait.
         fn passes(&mut self, all: u64, waiting: u64, handed: bool) -> Found {
             self.now += STEP;
-            let seen = Seen { all, waiting, time: Nanos::ZERO };
-            self.hunt.step(self.now, true, Some(Doing { seen, handed, ..IDLE }))
+            if !matches!(self.hunt.state, State::Looks { .. }) {
+                self.seen = Seen::default();
+            } else {
+                self.seen.add(Seen { all, waiting, time: Nanos::ZERO });
+            }
+            self.hunt.step(self.now, true, Some(Doing { seen: self.seen, handed, ..IDLE }))
         }
 
         /// How many steps it looks from the next on, and what was found.

@@ -40,16 +40,6 @@ impl Seen {
         own - scale * others > 2.0 * (own + scale * scale * others).sqrt()
     }
 
-    /// What was seen since this was `before`.
-    #[must_use]
-    pub fn since(&self, before: Self) -> Self {
-        Self {
-            all: self.all.saturating_sub(before.all),
-            waiting: self.waiting.saturating_sub(before.waiting),
-            time: self.time - before.time.min(self.time),
-        }
-    }
-
     /// Counts for less, beside what is new.
     pub(crate) fn fade(&mut self) {
         (self.all, self.waiting) = (self.all * 3 / 4, self.waiting * 3 / 4);

@@ -34,3 +34,53 @@ pub(crate) fn way_back<N: IntoIterator<Item = usize>>(
     }
     None
 }
+
+/// So many loops around a place, the smallest first.
+const NESTED: usize = 3;
+
+/// Of these loops those around the places that may wait, and in which there is none of the waits that are `known`.
+pub(crate) fn around(
+    mut loops: Vec<Wait>,
+    places: &[usize],
+    known: &[Wait],
+    mut may_wait: impl FnMut(&Wait) -> bool,
+) -> Vec<Wait> {
+    loops.sort_by_key(|wait| wait.turn.len());
+    let mut found: Vec<Wait> = Vec::new();
+    for &at in places {
+        for wait in loops.iter().filter(|w| w.turn.contains(&at)).take(NESTED) {
+            let is_known = known.iter().any(|k| wait.turn.contains(&k.at));
+            if !is_known && !found.contains(wait) && may_wait(wait) {
+                found.push(wait.clone());
+            }
+        }
+    }
+    found
+}
+
+/// Follows the steps of a turn on all ways, from the one with number `begin` on, of which nothing is known before, until no more
+/// is learned. `after` is what is known after a step, by what is known before it; `next` are those that can come next; where
+/// two ways meet, `and` is what is known on both. Whether there is always something, and the last step of so many is reached.
+pub(crate) fn holds<K: Clone + PartialEq + Default, N: IntoIterator<Item = usize>>(
+    steps: usize,
+    begin: usize,
+    after: impl Fn(usize, K) -> Option<K>,
+    next: impl Fn(usize) -> N,
+    and: impl Fn(&K, &K) -> K,
+) -> bool {
+    let mut before: Vec<Option<K>> = vec![None; steps];
+    before[begin] = Some(K::default());
+    let mut open = vec![begin];
+    while let Some(i) = open.pop() {
+        let Some(known) = before[i].clone() else { continue };
+        let Some(after) = after(i, known) else { return false };
+        for n in next(i).into_iter().filter(|&n| n != begin) {
+            let joined = before[n].as_ref().map_or_else(|| after.clone(), |b| and(b, &after));
+            if before[n].as_ref() != Some(&joined) {
+                before[n] = Some(joined);
+                open.push(n);
+            }
+        }
+    }
+    before.last().is_some_and(Option::is_some)
+}

@@ -1,10 +1,8 @@
 //! Loops in code of aarch64, as compilers make them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::has_clang;
 use evenly_spins::{Machine, Module};
+use evenly_testing::is_installed;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -38,7 +36,7 @@ fn word(code: &[u8], at: usize) -> u32 {
 
 #[test]
 fn loops_with_a_hint_are_found_and_delays_are_not() {
-    if !has_clang() {
+    if !is_installed("clang", "clang") {
         return;
     }
     for (hint, bits) in [("yield", 0xd503_203f), ("isb", 0xd503_3fdf), ("wfe", 0xd503_205f)] {
@@ -66,7 +64,7 @@ fn loops_with_a_hint_are_found_and_delays_are_not() {
 
 #[test]
 fn turns_that_leave_nothing_behind_are_waits_and_no_others_are() {
-    if !has_clang() {
+    if !is_installed("clang", "clang") {
         return;
     }
     for level in ["-O1", "-O2", "-O3", "-Os", "-O0"] {
@@ -87,7 +85,7 @@ fn turns_that_leave_nothing_behind_are_waits_and_no_others_are() {
 /// Where functions are called: what stores says that it does not wait.
 #[test]
 fn loops_that_may_wait_are_found_around_places() {
-    if !has_clang() {
+    if !is_installed("clang", "clang") {
         return;
     }
     for level in ["-O2", "-Os", "-O0"] {

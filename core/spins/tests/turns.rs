@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{functions, has_clang, library, spins};
+use common::{functions, library, spins};
+use evenly_testing::is_installed;
 use std::collections::BTreeSet;
 
 /// Those of a library in which something was found, and those that it has.
@@ -25,7 +26,7 @@ fn found(bytes: &[u8]) -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 fn compilers() -> impl Iterator<Item = &'static str> {
-    std::iter::once("gcc").chain(has_clang().then_some("clang"))
+    std::iter::once("gcc").chain(is_installed("clang", "clang").then_some("clang"))
 }
 
 #[test]

@@ -112,9 +112,8 @@ pub struct HandOver<P> {
     /// Whether samples are taken, to see what that is worth.
     looks: bool,
     hunt: Hunt,
-    /// Whether samples are taken, to see whether threads spin; and what they were until now.
+    /// Whether samples are taken, to see whether threads spin.
     hunts: bool,
-    hunted: Seen,
     /// Whether threads crowded their CPUs, and handed some over, at the last look.
     crowded: bool,
     hands: bool,
@@ -150,7 +149,6 @@ impl<P: Places> HandOver<P> {
             looks: false,
             hunt: Hunt::default(),
             hunts: false,
-            hunted: Seen::default(),
             crowded: false,
             hands: false,
             spin: false,
@@ -280,8 +278,7 @@ impl<P: Places> HandOver<P> {
             self.sample(taking);
             if let Some(Ok(spinning)) = &mut self.spinning {
                 spinning.learn(&self.modules);
-                let all = spinning.places().seen();
-                seen = all.since(std::mem::replace(&mut self.hunted, all));
+                seen = spinning.places().seen();
             }
         }
         let (is_needed, is_seen) = (now < self.until, self.can_see());
@@ -291,7 +288,6 @@ impl<P: Places> HandOver<P> {
         // Where that cannot be seen they may.
         self.spin = found.spins || is_needed && !is_seen;
         if self.hunts && !was {
-            self.hunted = Seen::default();
             // Each file is gone through once, here and where they are armed.
             for process in taking {
                 self.spins(process.pid);

@@ -6,6 +6,7 @@ pub mod watched;
 
 use evenly_probe::load::Calls;
 use evenly_probe::mpi::Flavour;
+use evenly_testing::is_installed;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,12 +43,7 @@ pub fn built(source: &str, compiler: &str, options: &[&str]) -> PathBuf {
 }
 
 pub fn has(compiler: &str) -> bool {
-    let there = Command::new(compiler).arg("--version").output().is_ok_and(|o| o.status.success());
-    if !there {
-        let key = compiler.strip_prefix("mpicc.").unwrap_or(compiler);
-        evenly_testing::skip(key, format!("{compiler} is not installed"));
-    }
-    there
+    is_installed(compiler, compiler.strip_prefix("mpicc.").unwrap_or(compiler))
 }
 
 /// The MPIs that are installed, as Debian names their programs.

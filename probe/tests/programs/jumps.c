@@ -1,6 +1,6 @@
 /* Conditional jumps as handover.c carries them out, beside what the processor does. */
 #include "../../c/handover.c"
-#include <stdio.h>
+#include "jumps.h"
 
 /* The flags that jumps look at. */
 static const uint64_t flags[] = { 1, 4, 0x40, 0x80, 0x800 };
@@ -19,14 +19,6 @@ static bool by_processor(unsigned kind, uint64_t with)
 	}
 	return taken;
 }
-
-#define CHECK(what)                                           \
-	do {                                                  \
-		if (!(what)) {                                \
-			printf("line %d: %s\n", __LINE__, #what); \
-			return 1;                             \
-		}                                             \
-	} while (0)
 
 int main(void)
 {

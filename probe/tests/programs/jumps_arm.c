@@ -1,15 +1,6 @@
 /* Jumps of aarch64 as handover.c carries them out, beside what the processor does. */
 #include "../../c/handover.c"
-#include <stdio.h>
-#include <sys/ucontext.h>
-
-#define CHECK(what)                                               \
-	do {                                                      \
-		if (!(what)) {                                    \
-			printf("line %d: %s\n", __LINE__, #what); \
-			return 1;                                 \
-		}                                                 \
-	} while (0)
+#include "jumps.h"
 
 #define CONDITIONS(of)                                                                                \
 	of(0, "eq") of(1, "ne") of(2, "cs") of(3, "cc") of(4, "mi") of(5, "pl") of(6, "vs") of(7, "vc") \

@@ -21,6 +21,7 @@ use std::env;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 /// Says that the calling test cannot run here, or not all of it, and why. The caller returns after
 /// it. `key` names what the machine lacks, for `EVENLY_MAY_SKIP`.
@@ -41,6 +42,18 @@ pub fn skip(key: &str, why: impl Display) {
     let line = format!("skipped: {test}: {why} [{key}]\n");
     // A closed stream is no failure of the test.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Whether a program is installed; false is a skip, as `key` is missing then.
+#[track_caller]
+#[must_use]
+pub fn is_installed(program: &str, key: &str) -> bool {
+    let asked = Command::new(program).arg("--version").output();
+    let there = asked.is_ok_and(|output| output.status.success());
+    if !there {
+        skip(key, format!("{program} is not installed"));
+    }
+    there
 }
 
 /// Whether a workload is there; false is a skip, as only those that clang builds can be missing.

@@ -148,6 +148,11 @@ fn of(operand: &Operand) -> Option<Registers> {
     })
 }
 
+/// All registers of several operands; None where one is not known.
+fn all_of(operands: &[Operand]) -> Option<Registers> {
+    operands.iter().try_fold(0, |all, operand| Some(all | of(operand)?))
+}
+
 /// Registers of an address, and its base and place from there where that is all; None where it changes the base.
 fn address(operand: &Operand) -> Option<(Registers, Option<(u16, i32)>)> {
     match *operand {
@@ -221,10 +226,8 @@ impl Step {
             _ => return false,
         };
         let values = loaded.max(1);
-        let (registers, address) =
-            (x.operands[..values].iter().map(of), x.operands.get(values).and_then(address));
-        let Some(registers) = registers.sum_of() else { return false };
-        let Some((based_on, place)) = address else { return false };
+        let Some(registers) = all_of(&x.operands[..values]) else { return false };
+        let Some((based_on, place)) = address(&x.operands[values]) else { return false };
         self.reads = based_on;
         let own = place.filter(|&(base, offset)| is_own(base, offset));
         if loaded > 0 {
@@ -266,20 +269,11 @@ impl Step {
             O::DMB(_) | O::DSB(_) | O::CLREX => return true,
             _ => return false,
         };
-        let sources = &x.operands[usize::from(has_result)..];
-        let Some(sources) = sources.iter().map(of).sum_of() else { return false };
-        let result = if has_result { of(&x.operands[0]) } else { Some(0) };
-        let Some(result) = result else { return false };
+        let (result, sources) = x.operands.split_at(usize::from(has_result));
+        let Some(result) = all_of(result) else { return false };
+        let Some(sources) = all_of(sources) else { return false };
         self.reads |= sources | if reads_flags { FLAGS } else { 0 };
         self.writes = result | if writes_flags { FLAGS } else { 0 };
         true
     }
 }
-
-/// All registers of several operands; None where one is not known.
-trait SumOf: Iterator<Item = Option<Registers>> + Sized {
-    fn sum_of(mut self) -> Option<Registers> {
-        self.try_fold(0, |all, one| Some(all | one?))
-    }
-}
-impl<I: Iterator<Item = Option<Registers>>> SumOf for I {}

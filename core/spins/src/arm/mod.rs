@@ -6,13 +6,11 @@
 mod decoded;
 mod turns;
 
-use crate::wait::{Wait, way_back};
+use crate::wait::{Wait, around, way_back};
 use decoded::{Effect, Step, decode};
 
 /// A function that is longer is not looked at.
 const LONGEST: usize = 1 << 20;
-/// So many loops around a place, the smallest first.
-const NESTED: usize = 3;
 
 /// The loops in the code of a function in which threads wait.
 pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
@@ -22,7 +20,8 @@ pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
     let function = decode(code);
     let pause = |i: usize| {
         let turn = function[i].is_pause.then(|| turn(&function, i)).flatten()?;
-        Some(wait(&function, i, &turn))
+        let (begin, end) = (turn.iter().min()?, turn.iter().max()?);
+        Some(Wait { at: 4 * i, turn: 4 * begin..4 * (end + 1) })
     };
     let mut all: Vec<Wait> = (0..function.len()).filter_map(pause).collect();
     let without = turns::jumps(&function, &all);
@@ -36,27 +35,9 @@ pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> 
         return Vec::new();
     }
     let function = decode(code);
-    let mut around: Vec<Wait> = turns::back(&function)
-        .map(|turn| wait(&function, turn.end - 1, &turn.collect::<Vec<_>>()))
-        .collect();
-    around.sort_by_key(|wait| wait.turn.len());
-    let mut found: Vec<Wait> = Vec::new();
-    for &at in places {
-        for wait in around.iter().filter(|w| w.turn.contains(&at)).take(NESTED) {
-            let is_known = known.iter().any(|k| wait.turn.contains(&k.at));
-            let turn = &function[wait.turn.start / 4..wait.turn.end / 4];
-            if !is_known && !found.contains(wait) && turns::may_wait(turn) {
-                found.push(wait.clone());
-            }
-        }
-    }
-    found
-}
-
-fn wait(function: &[Step], at: usize, turn: &[usize]) -> Wait {
-    let begin = turn.iter().map(|&i| function[i].at).min().unwrap_or(0);
-    let end = turn.iter().map(|&i| function[i].at + 4).max().unwrap_or(0);
-    Wait { at: function[at].at, turn: begin..end }
+    let loops = turns::back(&function).map(turns::wait).collect();
+    let steps = |wait: &Wait| &function[wait.turn.start / 4..wait.turn.end / 4];
+    around(loops, places, known, |wait| turns::may_wait(steps(wait)))
 }
 
 /// The shortest way from this instruction back to it, if it looks at something that another thread can change.

@@ -1,7 +1,7 @@
 //! Loops of aarch64 that wait without saying so, and those that may.
 
 use super::decoded::{Effect, Registers, Step};
-use crate::wait::Wait;
+use crate::wait::{Wait, holds};
 use std::ops::Range;
 
 /// The longest loop that is looked at, in instructions.
@@ -18,6 +18,11 @@ pub(super) fn back(function: &[Step]) -> impl Iterator<Item = Range<usize>> {
     function.iter().enumerate().filter_map(range)
 }
 
+/// One of those in bytes.
+pub(super) fn wait(turn: Range<usize>) -> Wait {
+    Wait { at: 4 * (turn.end - 1), turn: 4 * turn.start..4 * turn.end }
+}
+
 /// The loops of a function that wait without a pause. `pauses` are those that wait with.
 pub(super) fn jumps(function: &[Step], pauses: &[Wait]) -> Vec<Wait> {
     let jump = |(i, step): (usize, &Step)| Some((i, step.target? / 4));
@@ -26,8 +31,6 @@ pub(super) fn jumps(function: &[Step], pauses: &[Wait]) -> Vec<Wait> {
         let at = 4 * turn.start..4 * turn.end;
         !pauses.iter().any(|p| at.contains(&p.at)) && waits(function, turn, &entries)
     };
-    let wait =
-        |turn: Range<usize>| Wait { at: 4 * (turn.end - 1), turn: 4 * turn.start..4 * turn.end };
     back(function).take(MOST).filter(is_wait).map(wait).collect()
 }
 
@@ -50,31 +53,18 @@ fn waits(function: &[Step], turn: &Range<usize>, entries: &[(usize, usize)]) -> 
         )
 }
 
-/// Whether turns that begin here read no register that the turn before has changed. They are followed on all ways, until no
-/// more is learned. `first` is the number of the first step.
+/// Whether turns that begin here read no register that the turn before has changed. `first` is the number of the first step.
 fn waits_from(steps: &[Step], first: usize, begin: usize) -> bool {
     let changed = steps.iter().fold(0, |all, s| all | s.writes);
-    let mut before: Vec<Option<Registers>> = vec![None; steps.len()];
-    before[begin] = Some(0);
-    let mut open = vec![begin];
-    while let Some(i) = open.pop() {
-        let Some(written) = before[i] else { continue };
-        if steps[i].reads & changed & !written != 0 {
-            return false;
-        }
-        let after = written | steps[i].writes;
-        for n in steps[i].next(first + i, usize::MAX) {
-            let Some(n) = n.checked_sub(first).filter(|&n| n < steps.len() && n != begin) else {
-                continue;
-            };
-            let joined = before[n].map_or(after, |b| b & after);
-            if before[n] != Some(joined) {
-                before[n] = Some(joined);
-                open.push(n);
-            }
-        }
-    }
-    before.last().is_some_and(Option::is_some)
+    let after = |i: usize, written: Registers| {
+        let step = &steps[i];
+        (step.reads & changed & !written == 0).then_some(written | step.writes)
+    };
+    let next = |i: usize| {
+        let all = steps[i].next(first + i, usize::MAX);
+        all.filter_map(|n| n.checked_sub(first).filter(|&n| n < steps.len()))
+    };
+    holds(steps.len(), begin, after, next, |a, b| a & b)
 }
 
 /// Whether a turn leaves nothing behind but on the stack, and there nothing that it has read before.

@@ -5,14 +5,12 @@
 //! registers carries nothing from turn to turn, unless in memory. So loops that store outside of their stack are left out.
 
 use super::decoded::{decode, is_own, is_read, is_written};
-use crate::wait::Wait;
+use crate::wait::{Wait, around};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, UsedMemory};
 use std::ops::Range;
 
 /// The longest loop that is looked at, in bytes.
 const LONGEST: usize = 512;
-/// So many loops around a place, the smallest first.
-const NESTED: usize = 3;
 
 /// Loops around these places of a function that may wait, and in which there is none of the waits that are `known`.
 pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> {
@@ -21,18 +19,8 @@ pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> 
     }
     let function: Vec<Instruction> = decode(code).take_while(|x| !x.is_invalid()).collect();
     let mut factory = InstructionInfoFactory::new();
-    let mut around: Vec<Wait> = function.iter().filter_map(|x| back(x, &function)).collect();
-    around.sort_by_key(|wait| wait.turn.len());
-    let mut found: Vec<Wait> = Vec::new();
-    for &at in places {
-        for wait in around.iter().filter(|w| w.turn.contains(&at)).take(NESTED) {
-            let is_known = known.iter().any(|k| wait.turn.contains(&k.at));
-            if !is_known && !found.contains(wait) && may_wait(&function, &wait.turn, &mut factory) {
-                found.push(wait.clone());
-            }
-        }
-    }
-    found
+    let loops = function.iter().filter_map(|x| back(x, &function)).collect();
+    around(loops, places, known, |wait| may_wait(&function, &wait.turn, &mut factory))
 }
 
 /// The loop that this jump ends, if it goes back to where an instruction begins.

@@ -7,7 +7,7 @@
 //! they do with an element stands elsewhere.
 
 use super::decoded::{decode, is_own, is_read, is_written};
-use crate::wait::Wait;
+use crate::wait::{Wait, holds};
 use iced_x86::{
     ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register, UsedMemory,
@@ -193,23 +193,11 @@ impl Turn {
         self.steps.iter().any(writes)
     }
 
-    /// Whether turns that begin here leave nothing behind. They are followed on all ways, until no more is learned.
+    /// Whether turns that begin here leave nothing behind.
     fn waits_from(&self, begin: usize) -> bool {
-        let mut before: Vec<Option<Known>> = vec![None; self.steps.len()];
-        before[begin] = Some(Known::default());
-        let mut open = vec![begin];
-        while let Some(i) = open.pop() {
-            let Some(known) = before[i].clone() else { continue };
-            let Some(after) = self.after(&self.steps[i], known) else { return false };
-            for &n in self.steps[i].next.iter().filter(|&&n| n != begin) {
-                let joined = before[n].as_ref().map_or_else(|| after.clone(), |b| b.and(&after));
-                if before[n].as_ref() != Some(&joined) {
-                    before[n] = Some(joined);
-                    open.push(n);
-                }
-            }
-        }
-        before.last().is_some_and(Option::is_some)
+        let after = |i: usize, known| self.after(&self.steps[i], known);
+        let next = |i: usize| self.steps[i].next.iter().copied();
+        holds(self.steps.len(), begin, after, next, Known::and)
     }
 
     /// What is known after an instruction; None where it takes something over from the turn before, or leaves it to the next.

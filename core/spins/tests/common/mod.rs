@@ -7,15 +7,6 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether there is clang; false is a skip.
-pub(crate) fn has_clang() -> bool {
-    let there = Command::new("clang").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !there {
-        evenly_testing::skip("clang", "clang is not installed");
-    }
-    there
-}
-
 /// A library of this source, as it is compiled so.
 pub(crate) fn library(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Vec<u8> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
