@@ -124,15 +124,45 @@ static void count(_Atomic uint64_t *what, uint64_t by)
 	atomic_fetch_add_explicit(what, by, memory_order_relaxed);
 }
 
-/* Sleeps in proportion to how long this thread has waited. Returns when that has ended. */
-static uint64_t sleep_part(struct evenly_place *place, uint64_t now, uint64_t began)
+/* Sleeps in proportion to how long this thread has waited, and counts it there. Returns when that has ended. */
+static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, uint64_t now, uint64_t waited)
 {
-	uint64_t part = (now - began) / PART, longest = GET(place->doubt) ? LONGEST_IN_DOUBT : LONGEST;
+	uint64_t part = waited / PART, longest = GET(place->doubt) ? LONGEST_IN_DOUBT : LONGEST;
 	sleep_ns(part < SHORTEST ? SHORTEST : part > longest ? longest : part);
 	uint64_t then = clock_ns(CLOCK_MONOTONIC);
-	count(&place->slept, then - now);
+	count(as, then - now);
 	return then;
 }
+
+/* Beside a program that computes each yield gives that one a whole slice of the kernel, and the thread forfeits its own.
+ * After so many, each so many ns after the one before at most, the thread sleeps instead, which keeps what it is due: for so
+ * long, and for twice as long each time that it is then seen to be so still. */
+#define SLICE 1500000
+#define SLICES 3
+#define SOON 20000000
+#define KEPT 100000000
+#define KEPT_AT_MOST 800000000
+
+struct keeping {
+	unsigned slices; /* how many it has lost soon after one another */
+	uint64_t until;  /* it sleeps until then; this and all others are CLOCK_MONOTONIC in ns */
+	uint64_t lost;   /* when it lost the last slice */
+	uint64_t length; /* for how long it sleeps instead */
+};
+
+static void has_lost_slice(struct keeping *keeping, uint64_t now)
+{
+	bool is_still = now - keeping->until < SOON;
+	keeping->slices = now - keeping->lost < SOON ? keeping->slices + 1 : 1;
+	keeping->lost = now;
+	if (keeping->slices < SLICES && !is_still)
+		return;
+	uint64_t twice = 2 * keeping->length;
+	keeping->length = !is_still ? KEPT : twice > KEPT_AT_MOST ? KEPT_AT_MOST : twice;
+	keeping->until = now + keeping->length;
+}
+
+static __thread struct keeping at_places __attribute__((tls_model("initial-exec")));
 
 static void hand_over(struct evenly_place *place, uint64_t now)
 {
@@ -145,17 +175,22 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 		here.spun = 0;
 	}
 	restore_slack();
-	if (here.spun < OFFERED) {
+	if (now < at_places.until && !GET(place->doubt)) {
+		/* Others run meanwhile. */
+		sleep_part(place, &place->given, now, now - here.began);
+	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);
 		uint64_t then = clock_ns(CLOCK_MONOTONIC), away = then - now;
 		if (away > OF_USE) {
 			count(&place->given, away);
 			here.spun = 0;
+			if (away > SLICE)
+				has_lost_slice(&at_places, then);
 		} else {
 			here.spun += then - (here.last > here.began ? here.last : here.began);
 		}
 	} else {
-		sleep_part(place, now, here.began);
+		sleep_part(place, &place->slept, now, now - here.began);
 		here.spun = 0;
 	}
 }

@@ -17,35 +17,18 @@ static inline uint64_t slice_in_ticks(void)
 	return UINT64_C(1) << 22;
 #endif
 }
-/* After so many, each so many ns after the one before at most, the thread sleeps for so long. */
-#define SLICES 3
-#define SOON 20000000
-#define KEPT 100000000
-
 static __thread struct {
 	unsigned calls;
-	unsigned slices; /* how many it has lost soon after one another */
-	bool keeps;      /* it sleeps instead */
-	uint64_t until;  /* until then; this and all others are CLOCK_MONOTONIC in ns */
-	uint64_t lost;   /* when it lost the last slice */
-	uint64_t slept;  /* when it slept last */
-	uint64_t began;  /* when the wait in which that was began */
+	bool keeps;     /* it sleeps instead */
+	uint64_t slept; /* when it slept last, CLOCK_MONOTONIC in ns */
+	uint64_t began; /* when the wait in which that was began */
+	struct keeping keeping;
 } yields __attribute__((tls_model("initial-exec")));
-
-static void has_lost_slice(uint64_t now)
-{
-	yields.slices = now - yields.lost < SOON ? yields.slices + 1 : 1;
-	yields.lost = now;
-	if (yields.slices < SLICES && now - yields.until >= SOON)
-		return;
-	yields.keeps = true;
-	yields.until = now + KEPT;
-}
 
 /* Whether it has slept instead. */
 static bool has_kept(uint64_t now)
 {
-	yields.keeps = now < yields.until && now / 1000000000 < GET(shared->watched) && !GET(stands_down);
+	yields.keeps = now < yields.keeping.until && now / 1000000000 < GET(shared->watched) && !GET(stands_down);
 	if (!yields.keeps)
 		return false;
 	int before = errno;
@@ -53,7 +36,8 @@ static bool has_kept(uint64_t now)
 	if (now - yields.slept > LONGEST_TURN)
 		yields.began = now;
 	count(&shared->yields.traps, 1);
-	yields.slept = sleep_part(&shared->yields, now, yields.began);
+	struct evenly_place *place = &shared->yields;
+	yields.slept = sleep_part(place, &place->slept, now, now - yields.began);
 	errno = before;
 	return true;
 }
@@ -66,8 +50,11 @@ EXPORT int sched_yield(void)
 		return 0;
 	uint64_t before = ticks();
 	int result = next();
-	if (shared && ticks() - before > slice_in_ticks())
-		has_lost_slice(clock_ns(CLOCK_MONOTONIC));
+	if (shared && ticks() - before > slice_in_ticks()) {
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		has_lost_slice(&yields.keeping, now);
+		yields.keeps = now < yields.keeping.until;
+	}
 	return result;
 }
 

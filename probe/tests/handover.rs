@@ -442,6 +442,17 @@ fn threads_that_lose_slices_by_yielding_sleep_instead() {
     }
 }
 
+/// The same of a thread that spins: would catch one that gives a slice to whoever computes on its CPU, again and again.
+#[test]
+fn threads_that_lose_slices_by_handing_over_sleep_instead() {
+    let mut it = Spinning::start_program(linked("yields", &["-O2"], &[]), "spins");
+    it.arm();
+    it.go();
+    let (said, status, _) = it.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(said.trim().parse::<u64>().unwrap() > 0);
+}
+
 /// What the processor does at each jump, for all flags.
 #[test]
 fn jumps_are_carried_out_as_the_processor_does() {
