@@ -152,14 +152,15 @@ struct keeping {
 
 static void has_lost_slice(struct keeping *keeping, uint64_t now)
 {
-	bool is_still = now - keeping->until < SOON;
+	bool is_still = now >= keeping->until && now - keeping->until < SOON;
 	keeping->slices = now - keeping->lost < SOON ? keeping->slices + 1 : 1;
 	keeping->lost = now;
 	if (keeping->slices < SLICES && !is_still)
 		return;
 	uint64_t twice = 2 * keeping->length;
 	keeping->length = !is_still ? KEPT : twice > KEPT_AT_MOST ? KEPT_AT_MOST : twice;
-	keeping->until = now + keeping->length;
+	if (now + keeping->length > keeping->until)
+		keeping->until = now + keeping->length;
 }
 
 static __thread struct keeping at_places __attribute__((tls_model("initial-exec")));
@@ -184,7 +185,7 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 		if (away > OF_USE) {
 			count(&place->given, away);
 			here.spun = 0;
-			if (away > SLICE)
+			if (away > SLICE && !GET(place->doubt))
 				has_lost_slice(&at_places, then);
 		} else {
 			here.spun += then - (here.last > here.began ? here.last : here.began);

@@ -9,10 +9,10 @@ use common::{built, has};
 use evenly_linux::breakpoints::{Memory, Unfit, hidden, unfit};
 use evenly_linux::modules::{Code, parse_code};
 use evenly_linux::proc::Proc;
-use evenly_model::{Pid, Tid};
+use evenly_model::{Nanos, Pid, Tid};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
-use evenly_spins::{Module, Places, Spin, Taking};
+use evenly_spins::{Handed, Module, Places, Spin, Taking};
 use evenly_testing::{is_installed, wait_for, wait_until};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::fs;
@@ -448,9 +448,15 @@ fn threads_that_lose_slices_by_handing_over_sleep_instead() {
     let mut it = Spinning::start_program(linked("yields", &["-O2"], &[]), "spins");
     it.arm();
     it.go();
+    wait_until("it has ended", || it.child.try_wait().unwrap().is_some());
+    // Others could run for all of the time, though nobody is seen to do so.
+    let handed: Vec<Handed> = it.table.handed().into_iter().map(|(_, handed)| handed).collect();
+    assert!(handed.iter().all(|h| h.slept == Nanos::ZERO), "{handed:?}");
     let (said, status, _) = it.end();
     assert_eq!(status.code(), Some(0));
-    assert!(said.trim().parse::<u64>().unwrap() > 0);
+    let slices: u64 = said.trim().parse().unwrap();
+    let given: Nanos = handed.iter().fold(Nanos::ZERO, |sum, h| sum + h.given);
+    assert!(given > Nanos::from_millis(6 * slices), "{given:?} {slices}");
 }
 
 /// What the processor does at each jump, for all flags.

@@ -374,6 +374,10 @@ impl<P: Places> HandOver<P> {
             self.refused = Some(Refused::Unfit(pid, why));
         }
         let fits = !process.is_left_alone && unfit.is_none();
+        if fits {
+            // What it was before is no longer of interest.
+            self.refused = None;
+        }
         let mut spins = if fits { self.spins(pid) } else { Vec::new() };
         // Threads that wait for a moment before they sleep are left alone.
         spins.retain(|found| self.spin || found.is_doubted);
@@ -407,8 +411,6 @@ impl<P: Places> HandOver<P> {
         spins: Vec<Found>,
         places: &mut Vec<Known>,
     ) {
-        // What it was before is no longer of interest.
-        self.refused = None;
         for Found { at, file, spin: Spin { offset, bytes, .. }, is_doubted } in spins {
             let Some(place) = self.places.place(process.space, at, hidden(&bytes), is_doubted)
             else {
@@ -487,10 +489,13 @@ fn clear(memory: &Memory, places: &[Known]) {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use evenly_spins::Module;
     use std::fs;
+    use std::os::unix::fs::{FileExt, MetadataExt};
     use std::sync::Mutex;
 
-    const PID: i32 = 70;
+    /// Larger than any that there is, as samples are asked for.
+    const PID: i32 = 5_000_000;
 
     /// What was asked of the table.
     #[derive(Default)]
@@ -507,8 +512,8 @@ mod tests {
         fn taking(&self) -> Vec<Taking> {
             vec![Taking { pid: Pid(PID), space: 1, is_left_alone: false }]
         }
-        fn place(&mut self, _: u32, _: u64, _: u32, _: bool) -> Option<Place> {
-            None
+        fn place(&mut self, _: u32, at: u64, _: u32, _: bool) -> Option<Place> {
+            Some(Place(at as u32))
         }
         fn refute(&mut self, _: Place) -> io::Result<()> {
             Ok(())
@@ -550,6 +555,13 @@ mod tests {
             Self { proc, times: vec![(0, 0); threads], now_ms, table, hand_over }
         }
 
+        /// `status` of a thread.
+        fn says(&self, tid: i32, status: &str) {
+            let dir = self.proc.path().join(format!("{tid}/task/{tid}"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("status"), status).unwrap();
+        }
+
         /// After 20 ms in which each thread ran and waited for so long. Whether CPUs are handed over then.
         fn passes(&mut self, of_each: (u64, u64)) -> bool {
             self.now_ms += 20;
@@ -566,6 +578,85 @@ mod tests {
             self.hand_over.look(Nanos::from_millis(self.now_ms));
             self.table.0.lock().unwrap().until > 0
         }
+    }
+
+    const FIT: &str = "TracerPid:\t0\nSigBlk:\t0000000000000000\nSigCgt:\t0000000000000010\nSeccomp:\t0\n\
+                       Seccomp_filters:\t0\n";
+
+    /// The memory of a program whose code is that of this test, where loops of the standard library wait.
+    struct Code {
+        memory: fs::File,
+        /// Addresses of instructions at which it waits, and how they begin.
+        instructions: Vec<(u64, Vec<u8>)>,
+    }
+
+    impl Code {
+        fn of(p: &Program) -> Self {
+            const BASE: u64 = 0x40_0000;
+            let path = std::env::current_exe().unwrap();
+            let bytes = fs::read(&path).unwrap();
+            let spins = Module::of(&bytes).unwrap().spins;
+            let instructions: Vec<(u64, Vec<u8>)> =
+                spins.into_iter().map(|spin| (BASE + spin.offset, spin.bytes)).collect();
+            assert!(!instructions.is_empty());
+            let dir = p.proc.path().join(PID.to_string());
+            fs::create_dir_all(&dir).unwrap();
+            std::os::unix::fs::symlink("/", dir.join("root")).unwrap();
+            let (end, inode) = (BASE + bytes.len() as u64, fs::metadata(&path).unwrap().ino());
+            let maps = format!(
+                "{BASE:x}-{end:x} r-xp 00000000 fe:00 {inode} {}\n\
+                 7f0000000000-7f0000100000 rw-s 00000000 00:01 5 /memfd:evenly-handover (deleted)\n",
+                path.display()
+            );
+            fs::write(dir.join("maps"), maps).unwrap();
+            let options = fs::OpenOptions::new().read(true).write(true).create_new(true).clone();
+            let memory = options.open(dir.join("mem")).unwrap();
+            memory.set_len(end).unwrap();
+            for (at, bytes) in &instructions {
+                memory.write_all_at(bytes, *at).unwrap();
+            }
+            p.says(std::process::id() as i32, FIT);
+            Self { memory, instructions }
+        }
+
+        /// Over how many of the instructions there is a breakpoint.
+        fn breakpoints(&self) -> usize {
+            let is_changed = |(at, bytes): &&(u64, Vec<u8>)| {
+                let mut found = vec![0; bytes.len()];
+                self.memory.read_exact_at(&mut found, *at).unwrap();
+                found != *bytes
+            };
+            self.instructions.iter().filter(is_changed).count()
+        }
+    }
+
+    /// Would catch: breakpoints that stay where nobody crowds any longer, or where the signal would end the process.
+    #[test]
+    fn breakpoints_are_there_while_threads_crowd_and_the_signal_reaches_the_handler() {
+        let mut p = Program::new(3, 2.0);
+        let code = Code::of(&p);
+        let all = code.instructions.len();
+        (PID..PID + 3).for_each(|tid| p.says(tid, FIT));
+        let crowds = |p: &mut Program| assert!((0..60).filter(|_| p.passes((13, 7))).count() > 50);
+        crowds(&mut p);
+        assert_eq!(code.breakpoints(), all);
+        // A thread blocks the signal by a system call of its own.
+        p.says(PID + 1, &FIT.replace("SigBlk:\t0000000000000000", "SigBlk:\t0000000000000010"));
+        crowds(&mut p);
+        assert_eq!(code.breakpoints(), 0);
+        assert!(matches!(p.hand_over.refused(), Some(Refused::Unfit(_, Unfit::Blocked(_)))));
+        p.says(PID + 1, FIT);
+        crowds(&mut p);
+        assert_eq!(code.breakpoints(), all);
+        assert!(p.hand_over.refused().is_none());
+        // Nobody crowds.
+        assert!((0..200).any(|_| !p.passes((8, 0))));
+        (0..10).for_each(|_| assert!(!p.passes((8, 0))));
+        assert_eq!(code.breakpoints(), 0);
+        crowds(&mut p);
+        assert_eq!(code.breakpoints(), all);
+        p.hand_over.end();
+        assert_eq!(code.breakpoints(), 0);
     }
 
     #[test]
