@@ -1,0 +1,33 @@
+//! Who carries out which iterations of a parallel loop: divides them by how fast each processor gets on, and keeps them where
+//! their data are (Rencuzogullari, Dwarkadas: *Dynamic Adaptation to Available Resources*, PPoPP 2001, sections 2.3 and 2.4).
+//!
+//! ```text
+//!   a region begins --> first assignment, by relative power --> tasks are carried out
+//!        ^                                                          |
+//!        +-- tasks go to faster processors <-- powers changed <-- times, from the release to each one's finish
+//! ```
+//!
+//! The nodes of the paper's machine, within which tasks are stolen and between which they are moved, are not here: a node is a
+//! processor to whoever divides between nodes.
+//!
+//! A *processor* is whoever carries out iterations: a thread, or a rank. A *task* is a number of consecutive iterations; all
+//! tasks of a loop but the last have the same.
+//!
+//! Invariant: each iteration is in one task, and each task has one owner.
+
+#![forbid(unsafe_code)]
+
+mod division;
+mod partitions;
+mod powers;
+mod region;
+mod tasks;
+
+pub use division::{Owners, divide, moved, redivide};
+pub use partitions::Partitions;
+pub use powers::{Measured, Powers};
+pub use region::{Access, ArrayId, Load, Region, Section, Use};
+pub use tasks::{TASKS_PER_PROCESSOR, Tasks, lead, runs_alone, smallest_task};
+
+/// A thread or rank by its place among those that carry out a loop.
+pub type Processor = usize;
