@@ -134,9 +134,9 @@ static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, uin
 	return then;
 }
 
-/* Beside a program that computes each yield gives that one a whole slice of the kernel, and the thread forfeits its own.
- * After so many, each so many ns after the one before at most, the thread sleeps instead, which keeps what it is due: for so
- * long, and for twice as long each time that it is then seen to be so still. */
+/* Where another program computes on the CPU, each yield gives it a whole slice of the kernel, and the thread forfeits its own.
+ * A yield that takes longer than SLICE has cost one. After SLICES of these, each SOON after the one before, the thread keeps
+ * its slices for KEPT: it sleeps where it would yield. Where the next yield costs one again, it keeps them for twice as long. */
 #define SLICE 1500000
 #define SLICES 3
 #define SOON 20000000
@@ -145,9 +145,9 @@ static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, uin
 
 struct keeping {
 	unsigned slices; /* how many it has lost soon after one another */
-	uint64_t until;  /* it sleeps until then; this and all others are CLOCK_MONOTONIC in ns */
+	uint64_t until;  /* it keeps them until then; this and all others are CLOCK_MONOTONIC in ns */
 	uint64_t lost;   /* when it lost the last slice */
-	uint64_t length; /* for how long it sleeps instead */
+	uint64_t length; /* for how long it keeps them */
 };
 
 static void has_lost_slice(struct keeping *keeping, uint64_t now)
@@ -176,8 +176,8 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 		here.spun = 0;
 	}
 	restore_slack();
-	if (now < at_places.until && !GET(place->doubt)) {
-		/* Others run meanwhile. */
+	bool is_proved = !GET(place->doubt);
+	if (now < at_places.until && is_proved) {
 		sleep_part(place, &place->given, now, now - here.began);
 	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);
@@ -185,7 +185,7 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 		if (away > OF_USE) {
 			count(&place->given, away);
 			here.spun = 0;
-			if (away > SLICE && !GET(place->doubt))
+			if (away > SLICE && is_proved)
 				has_lost_slice(&at_places, then);
 		} else {
 			here.spun += then - (here.last > here.began ? here.last : here.began);

@@ -49,7 +49,7 @@ struct evenly_place {
 	_Atomic uint32_t wanted; /* 1: threads hand over here */
 	/* Written by programs. */
 	_Atomic uint64_t traps;  /* how often threads came to it */
-	_Atomic uint64_t given;  /* ns for which others ran meanwhile, or could, beside whom it keeps its slices */
+	_Atomic uint64_t given;  /* ns for which others ran meanwhile, or threads slept so that others could */
 	_Atomic uint64_t slept;  /* ns for which threads slept here */
 	/* Written by evenly, before the address. */
 	_Atomic uint32_t first;  /* what the breakpoint hides of the instruction: the first byte, or all (aarch64) */

@@ -19,7 +19,7 @@ static inline uint64_t slice_in_ticks(void)
 }
 static __thread struct {
 	unsigned calls;
-	bool keeps;     /* it sleeps instead */
+	bool keeps;     /* it keeps its slices, and so sleeps */
 	uint64_t slept; /* when it slept last, CLOCK_MONOTONIC in ns */
 	uint64_t began; /* when the wait in which that was began */
 	struct keeping keeping;

@@ -129,15 +129,8 @@ impl Course {
 fn gcd(mut a: u128, mut b: u128) -> u128 {
     while b != 0 {
         if let (Ok(x), Ok(y)) = (u64::try_from(a), u64::try_from(b)) {
-            return u128::from(gcd_u64(x, y));
+            return u128::from(num_integer::gcd(x, y));
         }
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-fn gcd_u64(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
         (a, b) = (b, a % b);
     }
     a

@@ -1,6 +1,7 @@
 //! Who owns which task: the first assignment, and how it changes when powers do (section 2.4).
 
 use crate::Processor;
+use crate::powers::normalized;
 use crate::region::Region;
 
 /// The owner of each task, by its number.
@@ -38,16 +39,8 @@ fn shares(tasks: usize, powers: &[f64]) -> Vec<f64> {
     let usable = |&p: &f64| if p.is_finite() && p > 0.0 { p } else { 0.0 };
     // Each by the largest first: the sum of large ones may be none.
     let most = powers.iter().map(usable).fold(0.0, f64::max);
-    let shares: Vec<f64> =
-        powers.iter().map(|p| if most > 0.0 { usable(p) / most } else { 1.0 }).collect();
-    let sum: f64 = shares.iter().sum();
-    shares.into_iter().map(|share| share / sum).collect()
-}
-
-/// How many tasks have another owner.
-#[must_use]
-pub fn moved(before: &Owners, after: &Owners) -> usize {
-    before.iter().zip(after).filter(|(b, a)| b != a).count()
+    let share = |p| if most > 0.0 { usable(p) / most } else { 1.0 };
+    normalized(powers.iter().map(share).collect())
 }
 
 /// Tasks of each processor, by shares; whole ones, the largest rests first.
@@ -115,6 +108,11 @@ mod tests {
 
     fn region(load: Load, access: Access) -> Region {
         Region { load, access, ..Region::default() }
+    }
+
+    /// How many tasks have another owner.
+    fn moved(before: &Owners, after: &Owners) -> usize {
+        before.iter().zip(after).filter(|(b, a)| b != a).count()
     }
 
     fn owned(owners: &Owners, processors: usize) -> Vec<usize> {

@@ -11,7 +11,7 @@
 //! processor to whoever divides between nodes.
 //!
 //! A *processor* is whoever carries out iterations: a thread, or a rank. A *task* is a number of consecutive iterations; all
-//! tasks of a loop but the last have the same.
+//! tasks of a loop but the first and the last have the same.
 //!
 //! Invariant: each iteration is in one task, and each task has one owner.
 
@@ -23,7 +23,7 @@ mod powers;
 mod region;
 mod tasks;
 
-pub use division::{Owners, divide, moved, redivide};
+pub use division::{Owners, divide, redivide};
 pub use partitions::Partitions;
 pub use powers::{Measured, Powers};
 pub use region::{Access, ArrayId, Load, Region, Section, Use};

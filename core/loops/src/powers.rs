@@ -94,16 +94,12 @@ impl Powers {
 
     /// New powers from the times so far, which are forgotten. Whether they have changed.
     fn update(&mut self) -> bool {
-        let speed: Vec<f64> = self.alone.iter().map(|time| time.recip()).collect();
-        let sum: f64 = speed.iter().sum();
-        if sum.is_finite() && sum > 0.0 {
+        let powers = normalized(self.alone.iter().map(|time| time.recip()).collect());
+        if powers.iter().all(|p| p.is_finite()) {
             // Whoever had nothing to do for so long may have become faster: it is tried again.
-            let equal = 1.0 / speed.len() as f64;
-            let tried =
-                |(s, seen): (&f64, &bool)| if *seen { s / sum } else { (s / sum).midpoint(equal) };
-            self.powers = speed.iter().zip(&self.seen).map(tried).collect();
-            let sum: f64 = self.powers.iter().sum();
-            self.powers.iter_mut().for_each(|p| *p /= sum);
+            let equal = 1.0 / powers.len() as f64;
+            let tried = |(p, seen): (f64, &bool)| if *seen { p } else { p.midpoint(equal) };
+            self.powers = normalized(powers.into_iter().zip(&self.seen).map(tried).collect());
         }
         self.alone.fill(0.0);
         self.seen.fill(false);
@@ -129,6 +125,13 @@ impl Powers {
         let pairs = self.powers.iter().zip(&self.divided);
         is_wider || pairs.map(|(p, d)| (p - d).abs()).any(|by| by > HYSTERESIS * equal)
     }
+}
+
+/// These numbers, as parts of their sum.
+pub(crate) fn normalized(mut numbers: Vec<f64>) -> Vec<f64> {
+    let sum: f64 = numbers.iter().sum();
+    numbers.iter_mut().for_each(|n| *n /= sum);
+    numbers
 }
 
 #[cfg(test)]

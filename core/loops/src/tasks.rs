@@ -4,6 +4,7 @@
 
 use crate::region::{Region, Use};
 use evenly_model::Nanos;
+use num_integer::gcd;
 use std::ops::Range;
 
 /// Tasks of a loop for each processor. The paper has a fixed number, and does not say which. With so many a share is right to
@@ -22,18 +23,14 @@ pub fn smallest_task(region: &Region, unit_bytes: u64) -> u64 {
         .fold(1, |all: u64, one| (all / gcd(all, one)).saturating_mul(one))
 }
 
-/// How many iterations before the first one the unit begins in which the first one writes, counted in a loop whose smallest task
-/// has so many: 0 where the first begins a unit, or no iteration does. `first_byte` is where the first one writes.
+/// How many iterations the first task has to be shorter by, so that the next ones begin where units do. `first_byte` is where
+/// the first iteration writes, and `smallest` the iterations of the smallest task. 0 where the first begins a unit, or none does.
 #[must_use]
 pub fn lead(first_byte: u64, bytes_per_iteration: u64, smallest: u64, unit_bytes: u64) -> u64 {
     let unit_bytes = unit_bytes.max(1);
     let until = |lead: u64| u128::from(smallest - lead) * u128::from(bytes_per_iteration);
     let begins = |&lead: &u64| (u128::from(first_byte) + until(lead)) % u128::from(unit_bytes) == 0;
     (0..smallest).find(begins).unwrap_or(0)
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }
 
 /// The iterations of one instance of a loop, in tasks.

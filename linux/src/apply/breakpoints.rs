@@ -134,6 +134,11 @@ impl Memory {
     }
 }
 
+/// What `/proc/<pid>/status` has to say of each thread.
+#[cfg(test)]
+pub(crate) const FIT: &str = "TracerPid:\t0\nSigBlk:\t0000000000000000\nSigCgt:\t0000000000000010\nSeccomp:\t0\n\
+                              Seccomp_filters:\t0\n";
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -148,15 +153,13 @@ mod tests {
             fs::create_dir_all(&dir).unwrap();
             fs::write(dir.join("status"), status).unwrap();
         };
-        let usual = "TracerPid:\t0\nSigBlk:\t0000000000000000\nSigCgt:\t0000000000000010\nSeccomp:\t0\n\
-                     Seccomp_filters:\t0\n";
-        write(std::process::id(), usual);
+        write(std::process::id(), FIT);
         let (field, value) = change;
         let changed = |line: &str| match line.split_once(":\t") {
             Some((name, _)) if name == field => format!("{field}:\t{value}\n"),
             _ => format!("{line}\n"),
         };
-        write(2_000_000, &usual.lines().map(changed).collect::<String>());
+        write(2_000_000, &FIT.lines().map(changed).collect::<String>());
         unfit(&Proc::at(root.path()), Pid(2_000_000))
     }
 

@@ -489,6 +489,7 @@ fn clear(memory: &Memory, places: &[Known]) {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::breakpoints::FIT;
     use evenly_spins::Module;
     use std::fs;
     use std::os::unix::fs::{FileExt, MetadataExt};
@@ -580,9 +581,6 @@ mod tests {
         }
     }
 
-    const FIT: &str = "TracerPid:\t0\nSigBlk:\t0000000000000000\nSigCgt:\t0000000000000010\nSeccomp:\t0\n\
-                       Seccomp_filters:\t0\n";
-
     /// The memory of a program whose code is that of this test, where loops of the standard library wait.
     struct Code {
         memory: fs::File,
@@ -609,8 +607,7 @@ mod tests {
                 path.display()
             );
             fs::write(dir.join("maps"), maps).unwrap();
-            let options = fs::OpenOptions::new().read(true).write(true).create_new(true).clone();
-            let memory = options.open(dir.join("mem")).unwrap();
+            let memory = fs::File::create_new(dir.join("mem")).unwrap();
             memory.set_len(end).unwrap();
             for (at, bytes) in &instructions {
                 memory.write_all_at(bytes, *at).unwrap();
