@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ROOMS: [&[&str]; 6] = [
     &["core"],
     &["policies", "theory"],
-    &["linux", "probe", "reports", "sim"],
+    &["linux", "loops", "probe", "reports", "sim"],
     &["mapping"],
     &["papers"],
     &["tools", "cli"],
@@ -30,7 +30,7 @@ const PURE_ROOMS: [&str; 4] = ["core", "policies", "theory", "sim"];
 const PURE: [&str; 3] = ["evenly-doctor", "evenly-draw", "evenly-power5"];
 
 /// What makes a crate impure: ours that talk to the world, and doors to the system.
-const IMPURE: [&str; 22] = [
+const IMPURE: [&str; 23] = [
     "evenly-linux",
     "evenly-map",
     "evenly-probe",
@@ -41,6 +41,7 @@ const IMPURE: [&str; 22] = [
     "evenly-top",
     "evenly-figures",
     "evenly-capi",
+    "evenly-loops",
     "evenly-errors",
     "evenly-cli",
     "evenly-lab",

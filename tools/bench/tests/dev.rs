@@ -17,7 +17,12 @@ impl Room {
         fs::copy(dev, room.path("dev")).unwrap();
         fs::create_dir(room.path("bin")).unwrap();
         fs::create_dir_all(room.path("mapping/capi/include")).unwrap();
-        for file in ["mapping/capi/evenly_mapper.pc.in", "mapping/capi/include/evenly_mapper.h"] {
+        fs::create_dir_all(room.path("loops/include/evenly")).unwrap();
+        for file in [
+            "mapping/capi/evenly_mapper.pc.in",
+            "mapping/capi/include/evenly_mapper.h",
+            "loops/include/evenly/loops.h",
+        ] {
             let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
             fs::copy(from, room.path(file)).unwrap();
         }
@@ -30,7 +35,7 @@ impl Room {
                        "$ROOM/called" >"$CARGO_TARGET_DIR/release/$p"
                    chmod +x "$CARGO_TARGET_DIR/release/$p"
                done
-               [[ $* != *evenly-capi ]] || touch "$CARGO_TARGET_DIR"/release/libevenly_mapper.{a,so}"#,
+               [[ $* != *evenly-capi* ]] || touch "$CARGO_TARGET_DIR"/release/libevenly_{mapper,loops}.{a,so}"#,
         );
         room.script("make", r#"echo "$@" >>"$ROOM/made""#);
         room.script("nproc", "echo 2");
@@ -166,7 +171,14 @@ fn installing_needs_a_linker_and_hwloc_only_and_tells_of_the_path() {
     let said = room.dev(&["install"], there.to_str().unwrap());
     assert!(!said.contains("is not in PATH"), "{said}");
     // With it the library for C.
-    for file in ["include/evenly_mapper.h", "lib/libevenly_mapper.a", "lib/libevenly_mapper.so"] {
+    for file in [
+        "include/evenly_mapper.h",
+        "include/evenly/loops.h",
+        "lib/libevenly_mapper.a",
+        "lib/libevenly_mapper.so",
+        "lib/libevenly_loops.a",
+        "lib/libevenly_loops.so",
+    ] {
         assert!(room.path("prefix").join(file).exists(), "{file}");
     }
     let described = room.read("prefix/lib/pkgconfig/evenly_mapper.pc");

@@ -49,7 +49,26 @@ impl Tasks {
     pub fn new(iterations: u64, smallest: u64, lead: u64, processors: usize) -> Self {
         let (smallest, most) = (smallest.max(1), processors.max(1) as u64 * TASKS_PER_PROCESSOR);
         let size = iterations.div_ceil(most).max(1).div_ceil(smallest).saturating_mul(smallest);
-        Self { iterations, size, lead: lead % smallest }
+        Self::of_size(iterations, size, lead % smallest)
+    }
+
+    /// Of so many iterations each, the last of what is left; `lead` iterations less in the first.
+    #[must_use]
+    pub fn of_size(iterations: u64, size: u64, lead: u64) -> Self {
+        let size = size.max(1);
+        Self { iterations, size, lead: lead % size }
+    }
+
+    /// The iterations of all.
+    #[must_use]
+    pub fn iterations(&self) -> u64 {
+        self.iterations
+    }
+
+    /// How many iterations the first has less.
+    #[must_use]
+    pub fn lead(&self) -> u64 {
+        self.lead
     }
 
     /// How many there are.

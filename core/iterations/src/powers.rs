@@ -15,7 +15,8 @@ pub struct Measured {
     /// From the release of all processors to when it had finished its last task: not from its own start, which comes late
     /// where its CPU is taken.
     pub time: Nanos,
-    /// Iterations that it carried out, its own and stolen ones.
+    /// Iterations that it carried out, its own and stolen ones. Whoever had some to do and did none has a time and no iterations;
+    /// whoever had none has neither.
     pub iterations: u64,
 }
 
@@ -34,12 +35,11 @@ pub struct Powers {
     powers: Vec<f64>,
     /// The powers by which iterations are divided at present.
     divided: Vec<f64>,
-    /// For each processor, the time that it would have taken for all iterations alone, over these instances.
-    alone: Vec<f64>,
+    /// What each has done in these instances.
+    iterations: Vec<f64>,
+    seconds: Vec<f64>,
     instances: u32,
     time: Nanos,
-    /// Whether it has had anything to do in these.
-    seen: Vec<bool>,
 }
 
 impl Powers {
@@ -50,10 +50,10 @@ impl Powers {
         Self {
             powers: equal.clone(),
             divided: equal,
-            alone: vec![0.0; processors],
+            iterations: vec![0.0; processors],
+            seconds: vec![0.0; processors],
             instances: 0,
             time: Nanos::ZERO,
-            seen: vec![false; processors],
         }
     }
 
@@ -70,39 +70,36 @@ impl Powers {
     /// If that is not as many processors as there are.
     pub fn add(&mut self, measured: &[Measured]) -> bool {
         assert_eq!(measured.len(), self.powers.len(), "one for each processor");
-        let all: f64 = measured.iter().map(|m| m.iterations as f64).sum();
-        let alone = |m: &Measured| {
-            let is_known = m.iterations > 0 && m.time > Nanos::ZERO;
-            is_known.then(|| m.time.as_secs_f64() * all / m.iterations as f64)
-        };
-        let alone: Vec<Option<f64>> = measured.iter().map(alone).collect();
-        // Whoever had nothing to do is as fast as before, relative to the others.
-        let known: Vec<f64> =
-            alone.iter().zip(&self.powers).filter_map(|(a, rp)| Some((*a)? * rp)).collect();
-        if known.is_empty() {
-            return false;
-        }
-        let mean = known.iter().sum::<f64>() / known.len() as f64;
-        for (p, new) in alone.into_iter().enumerate() {
-            self.seen[p] |= new.is_some();
-            self.alone[p] += new.unwrap_or(mean / self.powers[p]);
+        for (p, m) in measured.iter().enumerate().filter(|(_, m)| m.time > Nanos::ZERO) {
+            self.iterations[p] += m.iterations as f64;
+            self.seconds[p] += m.time.as_secs_f64();
         }
         self.instances += 1;
         self.time += measured.iter().map(|m| m.time).max().unwrap_or_default();
         self.instances >= INSTANCES && self.time >= LEAST && self.update()
     }
 
-    /// New powers from the times so far, which are forgotten. Whether they have changed.
+    /// New powers from what was done so far, which is forgotten. Whether they have changed.
     fn update(&mut self) -> bool {
-        let powers = normalized(self.alone.iter().map(|time| time.recip()).collect());
-        if powers.iter().all(|p| p.is_finite()) {
-            // Whoever had nothing to do for so long may have become faster: it is tried again.
-            let equal = 1.0 / powers.len() as f64;
-            let tried = |(p, seen): (f64, &bool)| if *seen { p } else { p.midpoint(equal) };
-            self.powers = normalized(powers.into_iter().zip(&self.seen).map(tried).collect());
+        let done = self.iterations.iter().zip(&self.seconds);
+        // Whoever was kept from all that it had to do is slower than if it had done half of an iteration.
+        let rates = done.map(|(n, s)| (*s > 0.0).then(|| n.max(0.5) / s));
+        let rates: Vec<Option<f64>> = rates.collect();
+        let known = || rates.iter().zip(&self.powers).filter_map(|(rate, p)| Some(((*rate)?, p)));
+        let (rate, power) = known().fold((0.0, 0.0), |(r, p), (rate, power)| (r + rate, p + power));
+        if power > 0.0 {
+            let equal = 1.0 / self.powers.len() as f64;
+            // Whoever had nothing to do is as fast as before, relative to the others; or it has become faster, and is tried again.
+            let tried = |p: f64| p.midpoint(equal) * rate / power;
+            let new =
+                rates.iter().zip(&self.powers).map(|(rate, &p)| rate.unwrap_or_else(|| tried(p)));
+            let powers = normalized(new.collect());
+            if powers.iter().all(|p| p.is_finite()) {
+                self.powers = powers;
+            }
         }
-        self.alone.fill(0.0);
-        self.seen.fill(false);
+        self.iterations.fill(0.0);
+        self.seconds.fill(0.0);
         (self.instances, self.time) = (0, Nanos::ZERO);
         let changed = self.have_changed();
         if changed {
@@ -209,6 +206,10 @@ mod tests {
             powers.add(&[of(100, 100), Measured::default()]);
         }
         assert!(powers.get()[1] > 0.2, "{powers:?}");
+        // Would catch: a processor whose CPU is taken, and whose tasks are all stolen, that keeps its share.
+        let mut powers = Powers::new(2);
+        assert!((0..INSTANCES).any(|_| powers.add(&[of(100, 100), of(100, 0)])));
+        assert!(powers.get()[1] < 0.01 && powers.get()[1] > 0.0, "{powers:?}");
         // Nobody had anything to do.
         assert!(!powers.clone().add(&[Measured::default(); 2]));
     }

@@ -17,16 +17,28 @@
 
 #![forbid(unsafe_code)]
 
+mod auto;
+mod bounds;
+mod chunks;
 mod division;
 mod partitions;
+mod plan;
+mod policy;
 mod powers;
 mod region;
+mod scheduler;
 mod tasks;
 
+pub use auto::Auto;
+pub use bounds::Bounds;
+pub use chunks::{Chunks, Sizes};
 pub use division::{Owners, divide, redivide};
 pub use partitions::Partitions;
+pub use plan::{HandsOut, Outcome, Plan};
+pub use policy::{Policy, UnknownPolicy};
 pub use powers::{Measured, Powers};
 pub use region::{Access, ArrayId, Load, Region, Section, Use};
+pub use scheduler::Scheduler;
 pub use tasks::{TASKS_PER_PROCESSOR, Tasks, lead, runs_alone, smallest_task};
 
 /// A thread or rank by its place among those that carry out a loop.

@@ -12,6 +12,7 @@ struct Current {
     /// Bytes that are divided.
     bytes: Range<i128>,
     owners: Owners,
+    version: u64,
 }
 
 /// How each array is divided at present. A loop that goes through about the same part of an array is divided in the same way,
@@ -46,9 +47,16 @@ impl Partitions {
     }
 
     /// From now on this part of the array is divided so.
-    pub fn set(&mut self, section: &Section, iterations: &Range<u64>, owners: Owners) {
+    pub fn set(&mut self, section: &Section, iterations: &Range<u64>, owners: &Owners) {
         let bytes = section.bytes(iterations);
-        self.0.insert(section.array, Current { bytes, owners });
+        let version = self.version(section.array) + 1;
+        self.0.insert(section.array, Current { bytes, owners: owners.clone(), version });
+    }
+
+    /// How often it was said how this array is divided.
+    #[must_use]
+    pub fn version(&self, array: ArrayId) -> u64 {
+        self.0.get(&array).map_or(0, |current| current.version)
     }
 }
 
@@ -71,7 +79,7 @@ mod tests {
         let owners: Owners = (0..tasks.count()).map(|task| task / 16).collect();
         let mut partitions = Partitions::default();
         assert_eq!(partitions.find(&rows, tasks, &all), None);
-        partitions.set(&rows, &all, owners.clone());
+        partitions.set(&rows, &all, &owners);
         assert_eq!(partitions.find(&rows, tasks, &all), Some(owners.clone()));
         // Without the borders.
         let inner = Tasks::new(2_046, 1, 0, 4);
@@ -93,7 +101,8 @@ mod tests {
         assert_eq!(partitions.find(&other, tasks, &all), None);
         // What divided it last counts.
         let alone: Owners = vec![0; tasks.count()];
-        partitions.set(&rows, &all, alone.clone());
+        partitions.set(&rows, &all, &alone);
+        assert_eq!((partitions.version(rows.array), partitions.version(other.array)), (2, 0));
         assert_eq!(partitions.find(&rows, tasks, &all), Some(alone));
     }
 }

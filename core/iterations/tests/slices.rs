@@ -2,7 +2,7 @@
 //! the loops take. `-- --nocapture` prints it.
 #![allow(missing_docs)]
 
-use evenly_loops::{Measured, Powers};
+use evenly_iterations::{Measured, Powers};
 use evenly_model::Nanos;
 
 const PROCESSORS: usize = 4;

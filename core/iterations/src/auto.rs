@@ -1,0 +1,182 @@
+//! Which policy a region has where none is asked for: found by trying.
+//!
+//! ```text
+//!   Static --some wait for the others--> Tries rp-steal, rp, guided --> Keeps the best --a while, or it has changed--> Tries
+//!     ^------------------------------- nobody waits any longer -------------------------+
+//! ```
+
+use crate::plan::Outcome;
+use crate::policy::Policy;
+use evenly_model::Nanos;
+
+/// A window is of so many instances, and so long: the shares of a CPU that is shared follow several slices of the kernel.
+const INSTANCES: u32 = 4;
+const LEAST: Nanos = Nanos::from_millis(60);
+/// No other policy is tried while processors wait for each other for less than this part of the time.
+const WAITED: f64 = 0.03;
+/// What is tried where they do, in order; the first is what they had.
+const ARMS: [Policy; 4] = [Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
+/// Another one has to be better by this part.
+const BETTER: f64 = 0.01;
+/// All are tried again after so many windows, the first time and at most.
+const AGAIN: [u32; 2] = [32, 512];
+/// They are tried at once where an iteration takes so much longer than it did.
+const CHANGED: f64 = 1.3;
+
+/// Chooses by measurement.
+#[derive(Debug, Clone)]
+pub struct Auto {
+    arm: usize,
+    /// For each that was tried, the time of an iteration in ns.
+    tried: Vec<f64>,
+    /// Since the best was found: windows, and the time of an iteration then.
+    kept: Option<(u32, f64)>,
+    again: u32,
+    instances: u32,
+    time: Nanos,
+    iterations: u64,
+    /// Of all processors, the time from their own finish to the end of all.
+    waited: f64,
+    whole: f64,
+}
+
+impl Default for Auto {
+    fn default() -> Self {
+        Self {
+            arm: 0,
+            tried: Vec::new(),
+            kept: None,
+            again: AGAIN[0],
+            instances: 0,
+            time: Nanos::ZERO,
+            iterations: 0,
+            waited: 0.0,
+            whole: 0.0,
+        }
+    }
+}
+
+impl Auto {
+    /// What the next instance is handed out by.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        ARMS[self.arm]
+    }
+
+    /// Learns from an instance that was handed out so.
+    pub fn add(&mut self, outcome: &Outcome<'_>) {
+        self.instances += 1;
+        self.time += outcome.makespan;
+        for measured in outcome.measured {
+            self.iterations += measured.iterations;
+            self.waited += (outcome.makespan - measured.time).as_secs_f64();
+            self.whole += outcome.makespan.as_secs_f64();
+        }
+        if self.instances >= INSTANCES && self.time >= LEAST {
+            self.window();
+        }
+    }
+
+    fn window(&mut self) {
+        let each = self.time.0 as f64 / self.iterations.max(1) as f64;
+        let waits = self.waited > WAITED * self.whole;
+        (self.instances, self.time, self.iterations) = (0, Nanos::ZERO, 0);
+        (self.waited, self.whole) = (0.0, 0.0);
+        match self.kept {
+            // The least common case first: the guess stands while nobody waits.
+            None if self.tried.is_empty() && !waits => {}
+            None => {
+                self.tried.push(each);
+                self.arm = self.tried.len();
+                if self.arm == ARMS.len() {
+                    self.arm = self.best();
+                    self.kept = Some((0, self.tried[self.arm]));
+                    self.tried.clear();
+                }
+            }
+            Some((windows, then)) if windows + 1 >= self.again || each > CHANGED * then => {
+                let is_new = each > CHANGED * then;
+                self.again = if is_new { AGAIN[0] } else { (2 * self.again).min(AGAIN[1]) };
+                (self.kept, self.arm) = (None, 0);
+            }
+            // It became faster: from now on that is what it is compared with.
+            Some((windows, then)) => self.kept = Some((windows + 1, then.min(each))),
+        }
+    }
+
+    fn best(&self) -> usize {
+        let better = |best: usize, arm: usize| {
+            if self.tried[arm] < self.tried[best] * (1.0 - BETTER) { arm } else { best }
+        };
+        (1..self.tried.len()).fold(0, better)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::powers::Measured;
+
+    /// Windows on two processors, of which one waits for this part of the time under `static`; each policy takes so long.
+    fn passes(
+        auto: &mut Auto,
+        windows: u32,
+        waits: f64,
+        ms: impl Fn(Policy) -> u64,
+    ) -> Vec<Policy> {
+        let mut had = Vec::new();
+        for _ in 0..windows * INSTANCES {
+            let policy = auto.policy();
+            let makespan = Nanos::from_millis(ms(policy));
+            let waits = if policy == Policy::Static { waits } else { 0.0 };
+            let of = |time| Measured { time, iterations: 500 };
+            let measured = [of(makespan), of(makespan.scale(1.0 - 2.0 * waits))];
+            auto.add(&Outcome { measured: &measured, makespan, carried_out: None });
+            if had.last() != Some(&policy) {
+                had.push(policy);
+            }
+        }
+        had
+    }
+
+    #[test]
+    fn it_is_static_while_nobody_waits() {
+        let mut auto = Auto::default();
+        assert_eq!(passes(&mut auto, 1_000, 0.02, |_| 20), [Policy::Static]);
+    }
+
+    #[test]
+    fn the_fastest_is_kept_and_the_others_are_tried_ever_more_seldom() {
+        let mut auto = Auto::default();
+        let ms = |policy| match policy {
+            Policy::Static => 40,
+            Policy::Rp => 25,
+            _ => 30,
+        };
+        let had = passes(&mut auto, 30, 0.3, ms);
+        assert_eq!(had, [Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided, Policy::Rp]);
+        // In a thousand windows each of the others is tried a few times.
+        let others =
+            passes(&mut auto, 1_000, 0.3, ms).iter().filter(|p| **p == Policy::Static).count();
+        assert!((1..=6).contains(&others), "{others}");
+    }
+
+    #[test]
+    fn a_load_that_comes_or_goes_is_seen() {
+        let mut auto = Auto::default();
+        let ms = |policy| if policy == Policy::RpSteal { 30 } else { 40 };
+        passes(&mut auto, 10, 0.3, ms);
+        assert_eq!(auto.policy(), Policy::RpSteal);
+        // The load is gone: nothing says so at once, as all are faster, and nobody waits.
+        passes(&mut auto, AGAIN[0] + 8, 0.0, |_| 20);
+        assert_eq!(auto.policy(), Policy::Static);
+        assert_eq!(passes(&mut auto, 100, 0.0, |_| 20), [Policy::Static]);
+        // And it is back, on the other one.
+        let had =
+            passes(&mut auto, 8, 0.3, |policy| if policy == Policy::Guided { 30 } else { 40 });
+        assert_eq!(had.last(), Some(&Policy::Guided));
+        // It becomes slower: so all are tried at once.
+        passes(&mut auto, 6, 0.3, |policy| if policy == Policy::Rp { 45 } else { 60 });
+        assert_eq!(auto.policy(), Policy::Rp);
+    }
+}

@@ -1,0 +1,320 @@
+//! How the iterations of one region are handed out, instance after instance.
+//!
+//! ```text
+//!   begin --> Plan --> (the runtime, or the simulator, carries it out) --> end --> new powers, owners
+//! ```
+
+use crate::auto::Auto;
+use crate::bounds::Bounds;
+use crate::chunks::Chunks;
+use crate::division::{Owners, divide, redivide};
+use crate::partitions::Partitions;
+use crate::plan::{HandsOut, Outcome, Plan};
+use crate::policy::Policy;
+use crate::powers::Powers;
+use crate::region::{Region, Section};
+use crate::tasks::{Tasks, lead, smallest_task};
+
+/// Where tasks need not be of whole units of coherence: where they would make a share larger by more than this part of it.
+const ROUNDED: u64 = 128;
+
+/// Hands out the iterations of a region.
+#[derive(Debug)]
+pub struct Scheduler {
+    region: Region,
+    processors: usize,
+    unit_bytes: u64,
+    policy: Policy,
+    auto: Option<Auto>,
+    powers: Powers,
+    plan: Option<(Bounds, Plan)>,
+    /// The version of the array's partition that it is by.
+    version: u64,
+    /// Its owners have changed since it was given out.
+    due: bool,
+    /// How often iterations were divided anew because powers had changed.
+    divisions: u64,
+}
+
+impl Scheduler {
+    /// For so many processors, which keep data in units of so many bytes.
+    #[must_use]
+    pub fn new(region: Region, policy: Policy, processors: usize, unit_bytes: u64) -> Self {
+        let auto = (policy == Policy::Auto).then(Auto::default);
+        let policy = auto.as_ref().map_or(policy, Auto::policy);
+        let powers = Powers::new(processors);
+        Self {
+            region,
+            processors,
+            unit_bytes,
+            policy,
+            auto,
+            powers,
+            plan: None,
+            version: 0,
+            due: false,
+            divisions: 0,
+        }
+    }
+
+    /// The plan for an instance with these bounds, whose first array that is written begins at this address; and whether it is
+    /// another than that of the one before. Where the stride is 0 there is nothing to do.
+    pub fn begin(
+        &mut self,
+        partitions: &mut Partitions,
+        bounds: Bounds,
+        address: u64,
+    ) -> (&Plan, bool) {
+        let section = self.region.main().map(|section| bounds.section(section));
+        let version = section.map_or(0, |section| partitions.version(section.array));
+        let is_same = |(known, _): &(Bounds, Plan)| {
+            *known == bounds && (!self.policy.has_powers() || version == self.version)
+        };
+        let is_same = self.plan.as_ref().is_some_and(is_same);
+        let changed = std::mem::take(&mut self.due) || !is_same;
+        if !is_same {
+            let plan = self.plan_for(partitions, bounds, section, address);
+            self.publish(partitions, bounds, &plan);
+            self.plan = Some((bounds, plan));
+        }
+        let empty = || Plan {
+            tasks: Tasks::of_size(0, 1, 0),
+            hands_out: HandsOut::Owned { owners: Owners::new(), steals: false },
+        };
+        (&self.plan.get_or_insert_with(|| (bounds, empty())).1, changed)
+    }
+
+    fn plan_for(
+        &self,
+        partitions: &Partitions,
+        bounds: Bounds,
+        section: Option<Section>,
+        address: u64,
+    ) -> Plan {
+        let iterations = bounds.count().unwrap_or(0);
+        let share = iterations / self.processors.max(1) as u64;
+        let mut smallest = smallest_task(&self.region, self.unit_bytes);
+        if self.policy == Policy::Static && smallest.saturating_mul(ROUNDED) > share {
+            smallest = 1;
+        }
+        let each = section.map_or(0, |s| s.bytes_per_iteration());
+        let first = section.map_or(0, |s| s.bytes(&(0..1)).start);
+        let first = u64::try_from(i128::from(address).saturating_add(first)).unwrap_or(0);
+        let lead = lead(first, each, smallest, self.unit_bytes);
+        if let Some(sizes) = self.policy.sizes() {
+            let size =
+                iterations.div_ceil(u64::from(u32::MAX) / 2).max(1).div_ceil(smallest) * smallest;
+            let tasks = Tasks::of_size(iterations, size, lead);
+            let (units, processors) = (tasks.count() as u32, self.processors);
+            return Plan { tasks, hands_out: HandsOut::Next(Chunks { sizes, units, processors }) };
+        }
+        let steals = self.policy.steals();
+        if self.policy == Policy::Static {
+            let size = iterations.div_ceil(self.processors.max(1) as u64).max(1);
+            let tasks = Tasks::of_size(iterations, size.div_ceil(smallest) * smallest, lead);
+            let owners = (0..tasks.count()).map(|task| task.min(self.processors - 1)).collect();
+            return Plan { tasks, hands_out: HandsOut::Owned { owners, steals } };
+        }
+        let tasks = Tasks::new(iterations, smallest, lead, self.processors);
+        let known = section.filter(|_| self.policy.has_powers());
+        let known = known.and_then(|s| partitions.find(&s, tasks, &(0..iterations)));
+        let equal = vec![1.0; self.processors];
+        let powers = if self.policy.has_powers() { self.powers.get() } else { &equal };
+        let owners = known.unwrap_or_else(|| divide(&self.region, tasks.count(), powers));
+        Plan { tasks, hands_out: HandsOut::Owned { owners, steals } }
+    }
+
+    /// Says how the arrays of the region are divided from now on.
+    fn publish(&mut self, partitions: &mut Partitions, bounds: Bounds, plan: &Plan) {
+        let HandsOut::Owned { owners, .. } = &plan.hands_out else { return };
+        let Some(main) = self.region.main().filter(|_| self.policy.has_powers()) else { return };
+        let iterations = 0..bounds.count().unwrap_or(0);
+        let array = main.array;
+        partitions.set(&bounds.section(main), &iterations, owners);
+        self.version = partitions.version(array);
+    }
+
+    /// Learns from an instance that has ended.
+    pub fn end(&mut self, partitions: &mut Partitions, outcome: Outcome<'_>) {
+        let Some((bounds, mut plan)) = self.plan.take() else { return };
+        let divided = self.powers.add(outcome.measured);
+        let before = self.policy;
+        if let Some(auto) = &mut self.auto {
+            auto.add(&outcome);
+            self.policy = auto.policy();
+        }
+        // Where it is another policy, the next instance begins by a plan of its own.
+        if self.policy != before {
+            self.divisions += u64::from(divided);
+            return;
+        }
+        if let HandsOut::Owned { owners, .. } = &mut plan.hands_out
+            && self.policy.has_powers()
+        {
+            if let Some(carried_out) = outcome.carried_out {
+                owners.copy_from_slice(carried_out);
+            }
+            if divided {
+                *owners = redivide(&self.region, owners, self.powers.get());
+                self.divisions += 1;
+            }
+            if divided || outcome.carried_out.is_some() {
+                self.publish(partitions, bounds, &plan);
+                self.due = true;
+            }
+        }
+        self.plan = Some((bounds, plan));
+    }
+
+    /// The power of each processor.
+    #[must_use]
+    pub fn powers(&self) -> &[f64] {
+        self.powers.get()
+    }
+
+    /// What it is at present: what was asked for, or what `auto` has chosen.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// How often iterations were divided anew because powers had changed.
+    #[must_use]
+    pub fn divisions(&self) -> u64 {
+        self.divisions
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::powers::Measured;
+    use crate::region::{Access, ArrayId, Load, Use};
+    use evenly_model::Nanos;
+    use proptest::prelude::*;
+
+    const ROWS: Bounds = Bounds { lower: 0, upper: 64, stride: 1 };
+
+    fn region(access: Access, array: u32) -> Region {
+        let (used, array) = (Use::Writes, ArrayId(array));
+        let section = Section { array, used, element_bytes: 8, coefficient: 512, constant: 0 };
+        Region { load: Load::Fixed, access, sections: vec![section] }
+    }
+
+    fn owned(plan: &Plan, processors: usize) -> Vec<u64> {
+        let HandsOut::Owned { owners, .. } = &plan.hands_out else { panic!("{plan:?}") };
+        let mut all = vec![0; processors];
+        for (task, &p) in owners.iter().enumerate() {
+            let bounds = plan.tasks.bounds(task);
+            all[p] += bounds.end - bounds.start;
+        }
+        all
+    }
+
+    /// An instance on processors of these speeds, without stealing.
+    fn runs(scheduler: &mut Scheduler, partitions: &mut Partitions, speeds: &[f64]) -> Vec<u64> {
+        let done = owned(scheduler.begin(partitions, ROWS, 0).0, speeds.len());
+        let time = |(n, speed): (&u64, &f64)| Nanos((*n as f64 * 1e6 / speed) as u64);
+        let measured = done.iter().zip(speeds);
+        let measured: Vec<Measured> =
+            measured.map(|pair| Measured { time: time(pair), iterations: *pair.0 }).collect();
+        let makespan = measured.iter().map(|m| m.time).max().unwrap();
+        scheduler.end(partitions, Outcome { measured: &measured, makespan, carried_out: None });
+        done
+    }
+
+    #[test]
+    fn shares_follow_powers_and_what_uses_the_same_array_is_divided_in_the_same_way() {
+        let mut partitions = Partitions::default();
+        let scheduler = |policy| Scheduler::new(region(Access::Stencil, 0), policy, 2, 64);
+        let mut first = scheduler(Policy::Rp);
+        assert_eq!(runs(&mut first, &mut partitions, &[1.0, 0.5]), [32, 32]);
+        (0..8).for_each(|_| _ = runs(&mut first, &mut partitions, &[1.0, 0.5]));
+        let shares = runs(&mut first, &mut partitions, &[1.0, 0.5]);
+        assert!(shares[0].abs_diff(43) <= 1, "{shares:?}");
+        assert_eq!(first.divisions(), 1);
+        // It has measured nothing yet, and finds the data where they are.
+        let mut second = scheduler(Policy::Rp);
+        assert_eq!(owned(second.begin(&mut partitions, ROWS, 0).0, 2), shares);
+        assert!(!second.begin(&mut partitions, ROWS, 0).1);
+        // What is not divided by powers neither follows nor says so.
+        assert_eq!(owned(scheduler(Policy::Static).begin(&mut partitions, ROWS, 0).0, 2), [32, 32]);
+        assert!(!second.begin(&mut partitions, ROWS, 0).1);
+        // When one divides anew the other follows.
+        (0..8).for_each(|_| _ = runs(&mut first, &mut partitions, &[1.0, 1.0]));
+        let (plan, changed) = second.begin(&mut partitions, ROWS, 0);
+        assert!(changed && owned(plan, 2)[0].abs_diff(32) <= 1, "{plan:?}");
+    }
+
+    /// Would catch: tasks that go back to their first owner, and are stolen again in each instance; a region without arrays for
+    /// which new owners are never told.
+    #[test]
+    fn stolen_tasks_stay_with_the_thief() {
+        for region in [
+            region(Access::Independent, 0),
+            Region { access: Access::Independent, ..Region::default() },
+        ] {
+            let mut partitions = Partitions::default();
+            for (policy, stays) in [(Policy::RpSteal, true), (Policy::StaticSteal, false)] {
+                let mut scheduler = Scheduler::new(region.clone(), policy, 2, 64);
+                let (plan, _) = scheduler.begin(&mut partitions, ROWS, 0);
+                let HandsOut::Owned { owners, steals: true } = &plan.hands_out else {
+                    panic!("{plan:?}")
+                };
+                let mut carried_out = owners.clone();
+                *carried_out.last_mut().unwrap() = 0;
+                let measured = [Measured { time: Nanos(1_000), iterations: 32 }; 2];
+                let carried_out = Some(&carried_out[..]);
+                scheduler.end(
+                    &mut partitions,
+                    Outcome { measured: &measured, makespan: Nanos(1_000), carried_out },
+                );
+                let (plan, changed) = scheduler.begin(&mut partitions, ROWS, 0);
+                let shares = if stays { [34, 30] } else { [32, 32] };
+                assert_eq!((owned(plan, 2), changed), (shares.to_vec(), stays), "{policy}");
+                assert!(!scheduler.begin(&mut partitions, ROWS, 0).1);
+            }
+        }
+    }
+
+    proptest! {
+        /// Each iteration is in one task, and each task has one owner, whatever becomes of the instances.
+        #[test]
+        fn all_iterations_are_handed_out(
+            policy in prop::sample::select(Policy::ALL.to_vec()),
+            processors in 1..10_usize,
+            access in prop::sample::select(vec![Access::Independent, Access::Stencil, Access::Unknown]),
+            variable: bool,
+            instances in prop::collection::vec((-50..50_i64, -10..300_i64, -4..5_i64, 0..60_000_000_u64), 1..30),
+        ) {
+            let load = if variable { Load::Variable } else { Load::Fixed };
+            let mut scheduler = Scheduler::new(Region { load, ..region(access, 0) }, policy, processors, 64);
+            let mut partitions = Partitions::default();
+            for (lower, length, stride, time) in instances {
+                let bounds = Bounds { lower, upper: lower + length, stride };
+                let (plan, _) = scheduler.begin(&mut partitions, bounds, 4_096);
+                let tasks = plan.tasks;
+                prop_assert_eq!(tasks.iterations(), bounds.count().unwrap_or(0));
+                let mut next = 0;
+                for task in 0..tasks.count() {
+                    prop_assert_eq!(tasks.bounds(task).start, next);
+                    next = tasks.bounds(task).end;
+                }
+                prop_assert_eq!(next, tasks.iterations());
+                match &plan.hands_out {
+                    HandsOut::Owned { owners, .. } => {
+                        prop_assert_eq!(owners.len(), tasks.count());
+                        prop_assert!(owners.iter().all(|&p| p < processors));
+                    }
+                    HandsOut::Next(chunks) => prop_assert_eq!(chunks.units as usize, tasks.count()),
+                }
+                let of = |p: usize| Measured { time: Nanos(time / (p as u64 + 1)), iterations: p as u64 * 3 };
+                let measured: Vec<Measured> = (0..processors).map(of).collect();
+                let stolen = vec![processors - 1; tasks.count()];
+                let carried_out = Some(&stolen[..]).filter(|_| policy == Policy::RpSteal && time % 2 == 0);
+                scheduler.end(&mut partitions, Outcome { measured: &measured, makespan: Nanos(time), carried_out });
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+/* Parallel loops whose iterations follow the machine: each thread of a team is given as many as it gets done in the same time as
+ * the others. For C11 and C++17; link with -levenly_loops.
+ *
+ *     evenly_team *team = evenly_team_new(threads);
+ *     evenly_region *sweep = evenly_region_new(team, "sweep", EVENLY_FIXED, EVENLY_STENCIL);
+ *     evenly_region_uses(sweep, EVENLY_WRITES, &grid[0][0], sizeof(double), columns, 0);
+ *
+ *     // by each thread of the team: of OpenMP, pthreads, or whatever else makes threads
+ *     evenly_loop *loop = evenly_begin(sweep, thread, 1, rows - 1, 1);
+ *     int64_t lb, ub, stride;
+ *     while (evenly_next_task(loop, &lb, &ub, &stride))
+ *         for (int64_t i = lb; i < ub; i += stride)
+ *             ...
+ *
+ * All threads of a team begin the same loops, with the same bounds, in the same order, and go on until there is no further task
+ * (no break, return, goto or longjmp out of it). evenly_next_task returns 0 when all threads have carried out all of theirs: it is
+ * a barrier at the end of the loop, and there is none at its begin.
+ *
+ * What a program does wrong is said in one line on the standard error, and the program is aborted, as it would have a wrong answer;
+ * see evenly_loops_on_error. */
+#ifndef EVENLY_LOOPS_H
+#define EVENLY_LOOPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct evenly_team evenly_team;
+typedef struct evenly_region evenly_region;
+typedef struct evenly_loop evenly_loop;
+
+/* Whether iterations have all about the same to do. */
+enum evenly_load { EVENLY_FIXED = 0, EVENLY_VARIABLE = 1 };
+/* Which iterations use the same data: none, those that follow one another, or nobody knows. */
+enum evenly_access { EVENLY_INDEPENDENT = 0, EVENLY_STENCIL = 1, EVENLY_UNKNOWN = 2 };
+enum evenly_use { EVENLY_READS = 0, EVENLY_WRITES = 1 };
+enum evenly_operation { EVENLY_SUM = 0, EVENLY_MIN = 1, EVENLY_MAX = 2 };
+
+/* A team of so many threads, which the program makes, and numbers from 0 on. Freed after all of its loops. */
+evenly_team *evenly_team_new(size_t threads);
+void evenly_team_free(evenly_team *team);
+
+/* A loop, which is declared once, and then begun as often as it is carried out. Not to be freed while it is. */
+evenly_region *evenly_region_new(evenly_team *team, const char *name, int load, int access);
+void evenly_region_free(evenly_region *region);
+
+/* It uses array[a * i + b] and what follows up to the next iteration; i is the variable of the loop. Before it is begun. What
+ * is declared decides where iterations are: next to their data, and not two threads in one cache line. */
+void evenly_region_uses(evenly_region *region, int use, const void *array, size_t element_bytes, int64_t a, int64_t b);
+
+/* How iterations are handed out: auto (found by trying; if not said), static, static-steal, rp, rp-steal, guided, factoring,
+ * awf-b. Before it is begun. In the environment, EVENLY_LOOPS=NAME says so for all loops for which the program does not. */
+void evenly_region_policy(evenly_region *region, const char *name);
+
+/* Begins the loop `for (i = lb; i < ub; i += stride)`, or `i > ub` where stride is negative. */
+evenly_loop *evenly_begin(evenly_region *region, size_t thread, int64_t lb, int64_t ub, int64_t stride);
+
+/* Gives the thread its next part, and returns 1; or returns 0 when the loop has ended. */
+int evenly_next_task(evenly_loop *loop, int64_t *lb, int64_t *ub, int64_t *stride);
+
+/* What all threads give, put together in the order of their numbers: each gets the same. By all threads, after the loop. A sum
+ * differs in its last digits as iterations are divided in other ways. */
+double evenly_reduce_double(evenly_loop *loop, int operation, double given);
+int64_t evenly_reduce_int64(evenly_loop *loop, int operation, int64_t given);
+
+/* The thread leaves the loop before its end, as by an exception: the loop is given up, for all threads. After the end of a loop it
+ * does nothing. */
+void evenly_abandon(evenly_loop *loop);
+
+/* Whether a loop has been given up. */
+int evenly_failed(const evenly_region *region);
+
+/* How many iterations a thread has carried out so far, in all instances of the loop that have ended. */
+uint64_t evenly_region_iterations(const evenly_region *region, size_t thread);
+
+/* What is called, with one line, where a program does something wrong; NULL is to print it and abort. Where it returns, the loop
+ * is given up: evenly_begin returns NULL, for which evenly_next_task returns 0, and evenly_failed says so. */
+void evenly_loops_on_error(void (*handler)(const char *message));
+
+#ifdef __cplusplus
+} /* extern "C" */
+
+#include <stdexcept>
+
+namespace evenly {
+
+/* A loop that is given up where an exception leaves it, so that no other thread waits for this one: their next() throws. To be used
+ * with an error handler that returns. */
+class loop {
+	evenly_region *region;
+	evenly_loop *own;
+
+public:
+	loop(evenly_region *region, size_t thread, int64_t lb, int64_t ub, int64_t stride = 1)
+	    : region(region), own(evenly_begin(region, thread, lb, ub, stride))
+	{
+		check();
+	}
+	loop(const loop &) = delete;
+	loop &operator=(const loop &) = delete;
+	~loop()
+	{
+		if (own)
+			evenly_abandon(own);
+	}
+	bool next(int64_t &lb, int64_t &ub, int64_t &stride)
+	{
+		bool more = evenly_next_task(own, &lb, &ub, &stride);
+		if (!more)
+			check();
+		return more;
+	}
+	double reduce(int operation, double given) { return evenly_reduce_double(own, operation, given); }
+
+private:
+	void check() const
+	{
+		if (!own || evenly_failed(region))
+			throw std::runtime_error("a loop of evenly was given up");
+	}
+};
+
+} // namespace evenly
+#endif
+#endif

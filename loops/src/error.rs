@@ -1,0 +1,84 @@
+//! What a program can do wrong.
+
+use std::borrow::Cow;
+
+/// Why a loop was not carried out, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoopsError {
+    /// There is no team of so many.
+    #[error("a team has from 1 to {most} threads, not {threads}", most = crate::MOST_THREADS)]
+    Threads {
+        /// What was asked for.
+        threads: usize,
+    },
+    /// A thread gave a number that none of the team has.
+    #[error(
+        "loop '{region}' was begun by thread {thread} of a team of {threads}; they are counted from 0"
+    )]
+    NoSuchThread {
+        /// The loop.
+        region: String,
+        /// What it gave.
+        thread: usize,
+        /// Of the team.
+        threads: usize,
+    },
+    /// Its variable would never reach its end.
+    #[error("loop '{region}' has a stride of 0")]
+    Stride {
+        /// The loop.
+        region: String,
+    },
+    /// Threads that carry out a loop together disagree about it.
+    #[error(
+        "thread {thread} began loop '{region}' from {found}, others of the team from {needed}: all threads of a team have to \
+         begin the same loops, in the same order"
+    )]
+    Disagrees {
+        /// The loop.
+        region: String,
+        /// Who.
+        thread: usize,
+        /// Its bounds.
+        found: String,
+        /// Those of the others.
+        needed: String,
+    },
+    /// A thread that has not ended a loop begins one.
+    #[error(
+        "thread {thread} began loop '{region}' within loop '{within}' of the same team: loops that are nested need teams of their \
+         own, and a loop has to go on until there is no further task (no break, goto, longjmp or return)"
+    )]
+    Nested {
+        /// The loop.
+        region: String,
+        /// Who.
+        thread: usize,
+        /// What it has not ended.
+        within: String,
+    },
+    /// Two threads say that they are the same.
+    #[error("two threads of the program begin loop '{region}' as thread {thread} of one team")]
+    Twice {
+        /// The loop.
+        region: String,
+        /// Who they say they are.
+        thread: usize,
+    },
+    /// A child process has only one of the team's threads.
+    #[error(
+        "loop '{region}' belongs to the process before its fork, and so does its team; a child makes its own"
+    )]
+    Forked {
+        /// The loop.
+        region: String,
+    },
+    /// Another thread did not go on.
+    #[error("loop '{region}' was given up: {why}")]
+    GivenUp {
+        /// The loop.
+        region: String,
+        /// By whom.
+        why: Cow<'static, str>,
+    },
+}

@@ -1,0 +1,96 @@
+//! Where threads wait until a number is reached: they spin for a moment, as the number is mostly reached at once, and then sleep,
+//! so that another thread has the CPU.
+
+#[cfg(loom)]
+use loom::sync::atomic::AtomicU32;
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+
+/// A number that grows, and begins anew after 2^32.
+#[derive(Debug, Default)]
+pub struct Gate {
+    number: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+/// Whether a number is another one, or comes after it.
+fn reaches(number: u32, other: u32) -> bool {
+    number.wrapping_sub(other) as i32 >= 0
+}
+
+impl Gate {
+    /// The number.
+    pub fn get(&self) -> u32 {
+        self.number.load(Acquire)
+    }
+
+    /// Whether it is reached.
+    pub fn has_reached(&self, number: u32) -> bool {
+        reaches(self.get(), number)
+    }
+
+    /// Sets the number, and wakes up those who wait for it.
+    pub fn set(&self, number: u32) {
+        // Either whoever goes to sleep sees the number, or it is seen here.
+        self.number.store(number, SeqCst);
+        if self.sleepers.load(SeqCst) > 0 {
+            self.wake();
+        }
+    }
+
+    /// Wakes up all, so that they look whether to give up.
+    pub fn wake(&self) {
+        #[cfg(not(loom))]
+        // It fails for no word that is there.
+        let _ = rustix::thread::futex::wake(
+            &self.number,
+            rustix::thread::futex::Flags::PRIVATE,
+            i32::MAX as u32,
+        );
+    }
+
+    /// Waits until a number is reached, or `gives_up` says so. It is looked so often before the thread sleeps.
+    pub fn wait(&self, number: u32, spins: u32, gives_up: impl Fn() -> bool) {
+        for _ in 0..spins {
+            if self.has_reached(number) {
+                return;
+            }
+            pause();
+        }
+        self.sleepers.fetch_add(1, SeqCst);
+        loop {
+            let now = self.number.load(SeqCst);
+            if reaches(now, number) || gives_up() {
+                break;
+            }
+            self.sleep(now);
+        }
+        self.sleepers.fetch_sub(1, SeqCst);
+    }
+
+    #[cfg(not(loom))]
+    fn sleep(&self, now: u32) {
+        use rustix::thread::futex;
+        // Nobody wakes up a thread whose region was given up between its look and its sleep, so that no sleep is for ever.
+        const LONGEST: rustix::thread::Timespec =
+            rustix::thread::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        // Whatever ends it: it is looked again.
+        let _ = futex::wait(&self.number, futex::Flags::PRIVATE, now, Some(&LONGEST));
+    }
+
+    #[cfg(loom)]
+    fn sleep(&self, _: u32) {
+        loom::thread::yield_now();
+    }
+}
+
+#[cfg(not(loom))]
+fn pause() {
+    std::hint::spin_loop();
+}
+
+#[cfg(loom)]
+fn pause() {
+    loom::thread::yield_now();
+}

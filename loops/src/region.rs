@@ -1,0 +1,384 @@
+//! A loop, and the part of a thread in an instance of it.
+
+use crate::board::Board;
+use crate::error::LoopsError;
+use crate::shown::{How, Shown};
+use crate::team::{Shared, lock};
+use crossbeam_utils::CachePadded;
+use evenly_iterations::{
+    ArrayId, Bounds, HandsOut, Measured, Outcome, Policy, Region as Declared, Scheduler, Section,
+    Tasks,
+};
+use evenly_model::Nanos;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Bytes of a cache line: so many are moved between CPUs together.
+pub const LINE_BYTES: u64 = 64;
+
+/// What a thread has done in a loop. Written by itself; read by whoever sums up, after it has ended.
+#[derive(Debug, Default)]
+struct Lane {
+    instance: AtomicU32,
+    /// In this instance: iterations, how many tasks of others, and when it found no more.
+    iterations: AtomicU64,
+    stolen: AtomicU32,
+    finish_ns: AtomicU64,
+    /// In all instances: iterations, and the time that they took.
+    all: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+/// A parallel loop, of which the threads of a team carry out instance after instance.
+#[derive(Debug)]
+pub struct Region {
+    name: String,
+    number: u32,
+    team: Arc<Shared>,
+    board: Board,
+    shown: Shown,
+    lanes: Box<[CachePadded<Lane>]>,
+    scheduler: Mutex<Scheduler>,
+    /// Where the array is by which iterations are placed.
+    address: u64,
+    release_ns: AtomicU64,
+    instances: AtomicU64,
+    why: OnceLock<LoopsError>,
+}
+
+impl Region {
+    pub(crate) fn new(
+        team: Arc<Shared>,
+        name: &str,
+        declared: Declared,
+        policy: Policy,
+        addresses: &[(ArrayId, u64)],
+    ) -> Self {
+        let threads = team.threads();
+        let main = declared.main().map(|section: &Section| section.array);
+        let address = addresses.iter().find(|(array, _)| Some(*array) == main);
+        Self {
+            name: name.to_owned(),
+            number: team.add_loop(name),
+            board: Board::new(threads),
+            shown: Shown::new(threads),
+            lanes: (0..threads).map(|_| CachePadded::default()).collect(),
+            address: address.map_or(0, |(_, address)| *address),
+            scheduler: Mutex::new(Scheduler::new(declared, policy, threads, LINE_BYTES)),
+            team,
+            release_ns: AtomicU64::new(0),
+            instances: AtomicU64::new(0),
+            why: OnceLock::new(),
+        }
+    }
+
+    /// As it was declared.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Begins an instance. All threads of the team do so, with the same bounds.
+    ///
+    /// # Errors
+    /// See [`LoopsError`]. The loop is given up, for all threads, where they disagree about its bounds.
+    pub fn begin(&self, thread: usize, bounds: Bounds) -> Result<Turn<'_>, LoopsError> {
+        self.enter(thread, bounds).map(|state| Turn { region: self, state })
+    }
+
+    pub(crate) fn enter(&self, thread: usize, bounds: Bounds) -> Result<State, LoopsError> {
+        if bounds.stride == 0 {
+            return Err(LoopsError::Stride { region: self.name.clone() });
+        }
+        self.team.enter(thread, self.number)?;
+        let lane = &self.lanes[thread];
+        let instance = lane.instance.load(Relaxed).wrapping_add(1);
+        lane.instance.store(instance, Relaxed);
+        lane.iterations.store(0, Relaxed);
+        lane.stolen.store(0, Relaxed);
+        let set_up = || self.set_up(instance, bounds);
+        if !self.board.begin(instance, self.team.spins(), set_up, || self.team.is_forked()) {
+            self.team.leave(thread);
+            return Err(self.why_not());
+        }
+        let all = self.shown.bounds();
+        if all != bounds {
+            let (region, found, needed) = (self.name.clone(), written(bounds), written(all));
+            let error = LoopsError::Disagrees { region, thread, found, needed };
+            self.team.leave(thread);
+            self.give_up(error.clone());
+            return Err(error);
+        }
+        let (tasks, hands_out) = (self.shown.tasks(), self.shown.hands_out());
+        Ok(State {
+            thread,
+            instance,
+            bounds,
+            tasks,
+            hands_out,
+            held: 0,
+            since_ns: 0,
+            batch: None,
+            ended: false,
+        })
+    }
+
+    /// By the first thread of the team.
+    fn set_up(&self, instance: u32, bounds: Bounds) {
+        let mut scheduler = lock(&self.scheduler);
+        let (plan, changed) =
+            scheduler.begin(&mut lock(&self.team.partitions), bounds, self.address);
+        if changed {
+            self.shown.set(bounds, plan);
+        }
+        match plan.hands_out {
+            HandsOut::Owned { .. } => {
+                for (queue, tasks) in self.board.queues.iter().zip(self.shown.lengths()) {
+                    queue.set(instance, tasks);
+                }
+            }
+            HandsOut::Next(_) => self.board.common.set(instance),
+        }
+        self.release_ns.store(self.team.now_ns(), Relaxed);
+    }
+
+    /// By the last thread of the team.
+    fn sum_up(&self) {
+        let release = self.release_ns.load(Relaxed);
+        let makespan = Nanos(self.team.now_ns().saturating_sub(release));
+        let mut stolen = false;
+        let lengths = self.shown.lengths();
+        let of = |(lane, had): (&CachePadded<Lane>, u16)| {
+            let iterations = lane.iterations.load(Relaxed);
+            stolen |= lane.stolen.load(Relaxed) > 0;
+            // Whoever had nothing to do shows nothing.
+            let finish = lane.finish_ns.load(Relaxed).saturating_sub(release);
+            let time = if iterations > 0 || had > 0 { Nanos(finish.max(1)) } else { Nanos::ZERO };
+            Measured { time, iterations }
+        };
+        let measured: Vec<Measured> = self.lanes.iter().zip(lengths).map(of).collect();
+        let carried_out = stolen.then(|| self.shown.take_carried_out());
+        let outcome =
+            Outcome { measured: &measured, makespan, carried_out: carried_out.as_deref() };
+        lock(&self.scheduler).end(&mut lock(&self.team.partitions), outcome);
+        self.instances.fetch_add(1, Relaxed);
+    }
+
+    /// The next part of an instance that this thread is to carry out; None at the end, when all threads have carried out theirs.
+    pub(crate) fn next_task(&self, state: &mut State) -> Result<Option<Bounds>, LoopsError> {
+        if state.ended {
+            return Ok(None);
+        }
+        if self.board.is_given_up() {
+            self.leave(state);
+            return Err(self.why_not());
+        }
+        self.carried_out(state);
+        if let Some(iterations) = self.take(state) {
+            state.held = iterations.end - iterations.start;
+            return Ok(Some(state.bounds.part(iterations)));
+        }
+        self.lanes[state.thread].finish_ns.store(self.team.now_ns(), Relaxed);
+        let forked = || self.team.is_forked();
+        let all = self.board.end(state.instance, self.team.spins(), || self.sum_up(), forked);
+        self.leave(state);
+        if all { Ok(None) } else { Err(self.why_not()) }
+    }
+
+    /// Notes what the thread has held.
+    fn carried_out(&self, state: &mut State) {
+        let lane = &self.lanes[state.thread];
+        let held = std::mem::take(&mut state.held);
+        lane.iterations.store(lane.iterations.load(Relaxed) + held, Relaxed);
+        lane.all.store(lane.all.load(Relaxed) + held, Relaxed);
+        if state.is_weighted() {
+            let now = self.team.now_ns();
+            if held > 0 {
+                lane.busy_ns.store(
+                    lane.busy_ns.load(Relaxed) + now.saturating_sub(state.since_ns),
+                    Relaxed,
+                );
+            }
+            state.since_ns = now;
+        }
+    }
+
+    /// Iterations that are the thread's from now on.
+    fn take(&self, state: &mut State) -> Option<std::ops::Range<u64>> {
+        let (instance, own) = (state.instance, state.thread);
+        match state.hands_out {
+            How::Owned { steals } => {
+                let together = |from, to| {
+                    if steals { from + 1 } else { self.shown.consecutive(own, from, to) }
+                };
+                if let Some((from, to)) = self.board.queues[own].take_own(instance, together) {
+                    let first = state.tasks.bounds(self.shown.task(own, from)).start;
+                    return Some(first..state.tasks.bounds(self.shown.task(own, to - 1)).end);
+                }
+                let (victim, place) = steals.then(|| self.board.steal(instance)).flatten()?;
+                let task = self.shown.task(victim, place);
+                self.shown.carries_out(task, own);
+                let stolen = &self.lanes[own].stolen;
+                stolen.store(stolen.load(Relaxed) + 1, Relaxed);
+                Some(state.tasks.bounds(task))
+            }
+            How::Next(chunks) => {
+                let size = |taken| {
+                    let batch = chunks.batch(taken).0;
+                    let is_known = state.batch.is_some_and(|(known, _)| known == batch);
+                    if state.is_weighted() && !is_known {
+                        state.batch = Some((batch, self.weight(own)));
+                    }
+                    chunks.size(taken, state.batch.map_or(1.0, |(_, weight)| weight))
+                };
+                let (first, more) = self.board.common.take(instance, size)?;
+                let bounds = |unit: u32| state.tasks.bounds(unit as usize);
+                Some(bounds(first).start..bounds(first + more - 1).end)
+            }
+        }
+    }
+
+    /// How fast a thread got on so far, over the mean of all.
+    fn weight(&self, thread: usize) -> f64 {
+        let rate = |lane: &Lane| lane.all.load(Relaxed) as f64 / lane.busy_ns.load(Relaxed) as f64;
+        let rates: Vec<f64> = self.lanes.iter().map(|lane| rate(lane)).collect();
+        // Until each has done something all are equal.
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        if mean.is_finite() && mean > 0.0 { rates[thread] / mean } else { 1.0 }
+    }
+
+    fn leave(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.ended, true) {
+            self.team.leave(state.thread);
+        }
+    }
+
+    /// A thread has left it before its end, and so nobody can say that all of it was carried out.
+    pub(crate) fn abandon(&self, state: &mut State, how: &str) {
+        if !state.ended {
+            let why = format!("thread {} {how}", state.thread).into();
+            self.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
+            self.leave(state);
+        }
+    }
+
+    fn give_up(&self, why: LoopsError) {
+        // The first reason counts.
+        let _ = self.why.set(why);
+        self.board.give_up();
+    }
+
+    fn why_not(&self) -> LoopsError {
+        let region = || self.name.clone();
+        self.why.get().cloned().unwrap_or_else(|| LoopsError::Forked { region: region() })
+    }
+
+    /// Gives each thread what all gave, in their order; after the end of an instance.
+    pub(crate) fn gather(
+        &self,
+        thread: usize,
+        given: u64,
+    ) -> Result<impl Iterator<Item = u64>, LoopsError> {
+        let forked = || LoopsError::Forked { region: self.name.clone() };
+        self.team.gather(thread, given).ok_or_else(forked)
+    }
+
+    /// What came of it so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let scheduler = lock(&self.scheduler);
+        Report {
+            policy: scheduler.policy(),
+            powers: scheduler.powers().to_vec(),
+            divisions: scheduler.divisions(),
+            instances: self.instances.load(Relaxed),
+            iterations: self.lanes.iter().map(|lane| lane.all.load(Relaxed)).collect(),
+        }
+    }
+}
+
+fn written(Bounds { lower, upper, stride }: Bounds) -> String {
+    format!("{lower} to {upper} by {stride}")
+}
+
+/// What came of a loop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// How iterations are handed out at present.
+    pub policy: Policy,
+    /// The power of each thread.
+    pub powers: Vec<f64>,
+    /// How often they were divided anew because powers had changed.
+    pub divisions: u64,
+    /// Instances that have ended.
+    pub instances: u64,
+    /// Iterations that each thread has carried out, in all instances.
+    pub iterations: Vec<u64>,
+}
+
+/// Where a thread is in an instance.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) thread: usize,
+    instance: u32,
+    bounds: Bounds,
+    tasks: Tasks,
+    hands_out: How,
+    /// Iterations that it was given last.
+    held: u64,
+    since_ns: u64,
+    /// The batch of which it took last, and its weight there.
+    batch: Option<(u32, f64)>,
+    pub(crate) ended: bool,
+}
+
+impl State {
+    fn is_weighted(&self) -> bool {
+        matches!(self.hands_out, How::Next(chunks) if chunks.sizes == evenly_iterations::Sizes::Weighted)
+    }
+}
+
+/// A thread's part in an instance of a loop. Where it is dropped before its end the loop is given up, for all threads.
+#[derive(Debug)]
+pub struct Turn<'r> {
+    region: &'r Region,
+    state: State,
+}
+
+impl Turn<'_> {
+    /// What the thread is to carry out next; None when all threads have carried out all of theirs.
+    ///
+    /// # Errors
+    /// [`LoopsError::GivenUp`] where another thread has left the loop before its end.
+    pub fn next_task(&mut self) -> Result<Option<Bounds>, LoopsError> {
+        self.region.next_task(&mut self.state)
+    }
+
+    /// What all threads give here, put together in the order of their numbers: each gets the same.
+    /// To be called by all threads, after the last task.
+    ///
+    /// # Errors
+    /// [`LoopsError::GivenUp`] where there are tasks left.
+    pub fn reduce(
+        &mut self,
+        given: f64,
+        together: impl Fn(f64, f64) -> f64,
+    ) -> Result<f64, LoopsError> {
+        if !self.state.ended {
+            self.region
+                .abandon(&mut self.state, "reduced before it had carried out all of its tasks");
+            return Err(self.region.why_not());
+        }
+        let all = self.region.gather(self.state.thread, given.to_bits())?;
+        Ok(all.map(f64::from_bits).reduce(together).unwrap_or(given))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let how =
+            if std::thread::panicking() { "panicked in it" } else { "left it before its end" };
+        self.region.abandon(&mut self.state, how);
+    }
+}

@@ -1,0 +1,158 @@
+//! The plan of an instance, as the threads of a team read it: written by whoever sets the instance up, while no other thread
+//! looks at it ([`crate::board`]).
+
+use crate::MOST_THREADS;
+use evenly_iterations::{Bounds, Chunks, HandsOut, Plan, Sizes, TASKS_PER_PROCESSOR, Tasks};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+// Places within a queue are of 16 bits.
+const _: () = assert!(MOST_THREADS * TASKS_PER_PROCESSOR as usize + 2 <= crate::queue::MOST_TASKS);
+
+const OWNED: u32 = 0;
+const STEALS: u32 = 1;
+const NEXT: u32 = 2;
+
+/// Who takes tasks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum How {
+    Owned { steals: bool },
+    Next(Chunks),
+}
+
+/// Each in words of their own.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    bounds: [AtomicI64; 3],
+    tasks: [AtomicU64; 3],
+    how: AtomicU32,
+    units: AtomicU32,
+    /// Tasks by owner, and where those of each begin.
+    lists: Box<[AtomicU32]>,
+    begins: Box<[AtomicU32]>,
+    carried_out: Box<[AtomicU32]>,
+    /// Who owns each.
+    owners: Box<[AtomicU32]>,
+    all: AtomicU32,
+}
+
+fn words(count: usize) -> Box<[AtomicU32]> {
+    (0..count).map(|_| AtomicU32::new(0)).collect()
+}
+
+impl Shown {
+    pub(crate) fn new(threads: usize) -> Self {
+        // One more where the first task does not begin a cache line.
+        let most = threads * TASKS_PER_PROCESSOR as usize + 2;
+        Self {
+            bounds: [AtomicI64::new(0), AtomicI64::new(0), AtomicI64::new(0)],
+            tasks: [AtomicU64::new(0), AtomicU64::new(1), AtomicU64::new(0)],
+            how: AtomicU32::new(OWNED),
+            units: AtomicU32::new(0),
+            lists: words(most),
+            begins: words(threads + 1),
+            carried_out: words(most),
+            owners: words(most),
+            all: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn set(&self, bounds: Bounds, plan: &Plan) {
+        let put = |word: &AtomicI64, value| word.store(value, Relaxed);
+        put(&self.bounds[0], bounds.lower);
+        put(&self.bounds[1], bounds.upper);
+        put(&self.bounds[2], bounds.stride);
+        let (tasks, put) = (plan.tasks, |word: &AtomicU64, value| word.store(value, Relaxed));
+        put(&self.tasks[0], tasks.iterations());
+        put(&self.tasks[1], tasks.size());
+        put(&self.tasks[2], tasks.lead());
+        match &plan.hands_out {
+            HandsOut::Owned { owners, steals } => {
+                self.how.store(if *steals { STEALS } else { OWNED }, Relaxed);
+                self.set_owners(owners);
+            }
+            HandsOut::Next(chunks) => {
+                let sizes = match chunks.sizes {
+                    Sizes::Guided => 0,
+                    Sizes::Factoring => 1,
+                    Sizes::Weighted => 2,
+                };
+                self.how.store(NEXT + sizes, Relaxed);
+                self.units.store(chunks.units, Relaxed);
+                self.set_owners(&[]);
+            }
+        }
+    }
+
+    fn set_owners(&self, owners: &[usize]) {
+        self.all.store(owners.len() as u32, Relaxed);
+        let mut at = 0;
+        for processor in 0..self.begins.len() - 1 {
+            self.begins[processor].store(at, Relaxed);
+            for (task, _) in owners.iter().enumerate().filter(|(_, owner)| **owner == processor) {
+                self.lists[at as usize].store(task as u32, Relaxed);
+                at += 1;
+            }
+        }
+        self.begins[self.begins.len() - 1].store(at, Relaxed);
+        for (task, &owner) in owners.iter().enumerate() {
+            self.owners[task].store(owner as u32, Relaxed);
+            self.carried_out[task].store(owner as u32, Relaxed);
+        }
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        let [lower, upper, stride] = self.bounds.each_ref().map(|word| word.load(Relaxed));
+        Bounds { lower, upper, stride }
+    }
+
+    pub(crate) fn tasks(&self) -> Tasks {
+        let [iterations, size, lead] = self.tasks.each_ref().map(|word| word.load(Relaxed));
+        Tasks::of_size(iterations, size, lead)
+    }
+
+    pub(crate) fn hands_out(&self) -> How {
+        let sizes = match self.how.load(Relaxed) {
+            OWNED => return How::Owned { steals: false },
+            STEALS => return How::Owned { steals: true },
+            NEXT => Sizes::Guided,
+            other if other == NEXT + 1 => Sizes::Factoring,
+            _ => Sizes::Weighted,
+        };
+        let (units, processors) = (self.units.load(Relaxed), self.begins.len() - 1);
+        How::Next(Chunks { sizes, units, processors })
+    }
+
+    /// How many tasks each owns.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = u16> + '_ {
+        self.begins.windows(2).map(|pair| (pair[1].load(Relaxed) - pair[0].load(Relaxed)) as u16)
+    }
+
+    /// The task at this place of an owner's list.
+    pub(crate) fn task(&self, owner: usize, place: u16) -> usize {
+        let begin = self.begins[owner].load(Relaxed) as usize;
+        self.lists[begin + usize::from(place)].load(Relaxed) as usize
+    }
+
+    /// The end of the tasks that follow one another from this place on.
+    pub(crate) fn consecutive(&self, owner: usize, from: u16, to: u16) -> u16 {
+        let first = self.task(owner, from);
+        let follows = |place: &u16| self.task(owner, *place) == first + usize::from(place - from);
+        from + (from..to).take_while(follows).count() as u16
+    }
+
+    /// Somebody else than the owner carries out a task.
+    pub(crate) fn carries_out(&self, task: usize, processor: usize) {
+        self.carried_out[task].store(processor as u32, Relaxed);
+    }
+
+    /// Who has carried out each task; forgotten afterwards.
+    pub(crate) fn take_carried_out(&self) -> Vec<usize> {
+        let all = self.all.load(Relaxed) as usize;
+        let take = |task: usize| {
+            let owner = self.owners[task].load(Relaxed);
+            self.carried_out[task].swap(owner, Relaxed) as usize
+        };
+        (0..all).map(take).collect()
+    }
+}

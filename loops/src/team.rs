@@ -1,0 +1,169 @@
+//! Threads that carry out loops together.
+
+use crate::MOST_THREADS;
+use crate::error::LoopsError;
+use crate::gate::Gate;
+use crossbeam_utils::CachePadded;
+use evenly_iterations::Partitions;
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A thread that waits looks so often before it sleeps: some 50 us, which is what it takes to wake one up.
+const SPINS: u32 = 1_500;
+/// The same where the team has more threads than there are CPUs: whoever is waited for may need this one.
+const SPINS_IN_A_CROWD: u32 = 20;
+
+thread_local! {
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number of this thread that no other has or had.
+fn this_thread() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    THREAD.with(|own| {
+        if own.get() == 0 {
+            own.set(LAST.fetch_add(1, Relaxed) + 1);
+        }
+        own.get()
+    })
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind it is whole at every step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a thread of the team has for itself.
+#[derive(Debug, Default)]
+struct Member {
+    /// The loop that it has begun and not ended; 0 is none.
+    within: AtomicU32,
+    /// Which thread of the program that was.
+    thread: AtomicU64,
+    /// How often it has gathered, and what it gave, this time and the time before.
+    gathered: AtomicU32,
+    given: [AtomicU64; 2],
+}
+
+/// So many threads of the program, which it makes itself: each has a number, from 0 on.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    members: Box<[CachePadded<Member>]>,
+    names: Mutex<Vec<String>>,
+    pub(crate) partitions: Mutex<Partitions>,
+    arrays: Mutex<Vec<u64>>,
+    came: AtomicU32,
+    gathered: Gate,
+    spins: u32,
+    start: Instant,
+    process: u32,
+}
+
+impl Shared {
+    pub(crate) fn new(threads: usize) -> Result<Self, LoopsError> {
+        if !(1..=MOST_THREADS).contains(&threads) {
+            return Err(LoopsError::Threads { threads });
+        }
+        // A quota counts as well. Where that cannot be found out the threads will be as many as somebody wanted.
+        let cpus = std::thread::available_parallelism().map_or(threads, std::num::NonZero::get);
+        Ok(Self {
+            members: (0..threads).map(|_| CachePadded::default()).collect(),
+            names: Mutex::default(),
+            partitions: Mutex::default(),
+            arrays: Mutex::default(),
+            came: AtomicU32::new(0),
+            gathered: Gate::default(),
+            spins: if threads > cpus { SPINS_IN_A_CROWD } else { SPINS },
+            start: Instant::now(),
+            process: std::process::id(),
+        })
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn spins(&self) -> u32 {
+        self.spins
+    }
+
+    /// Since the team was made.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Whether this is a child of the process that made it, and the other threads are not there.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// The number of the array that begins at this address.
+    pub(crate) fn array(&self, address: u64) -> u32 {
+        let mut arrays = lock(&self.arrays);
+        let known = arrays.iter().position(|known| *known == address);
+        known.unwrap_or_else(|| {
+            arrays.push(address);
+            arrays.len() - 1
+        }) as u32
+    }
+
+    /// The number of a loop of this name.
+    pub(crate) fn add_loop(&self, name: &str) -> u32 {
+        let mut names = lock(&self.names);
+        names.push(name.to_owned());
+        names.len() as u32
+    }
+
+    fn name(&self, number: u32) -> String {
+        lock(&self.names).get(number as usize - 1).cloned().unwrap_or_default()
+    }
+
+    /// Notes that a thread begins a loop.
+    pub(crate) fn enter(&self, thread: usize, number: u32) -> Result<(), LoopsError> {
+        let Some(member) = self.members.get(thread) else {
+            let (region, threads) = (self.name(number), self.threads());
+            return Err(LoopsError::NoSuchThread { region, thread, threads });
+        };
+        let own = this_thread();
+        if let Err(within) = member.within.compare_exchange(0, number, AcqRel, Acquire) {
+            let region = self.name(number);
+            return Err(if member.thread.load(Acquire) == own {
+                LoopsError::Nested { region, thread, within: self.name(within) }
+            } else {
+                LoopsError::Twice { region, thread }
+            });
+        }
+        member.thread.store(own, Release);
+        Ok(())
+    }
+
+    /// It has ended it.
+    pub(crate) fn leave(&self, thread: usize) {
+        self.members[thread].within.store(0, Release);
+    }
+
+    /// Gives each thread what all gave, in their order. All have to come, equally often. None in a child of the process.
+    pub(crate) fn gather(
+        &self,
+        thread: usize,
+        given: u64,
+    ) -> Option<impl Iterator<Item = u64> + '_> {
+        let member = &self.members[thread];
+        let time = member.gathered.load(Relaxed).wrapping_add(1);
+        member.gathered.store(time, Relaxed);
+        // What was given the time before may still be read by others; what was before that not: they have come since.
+        let place = time as usize % 2;
+        member.given[place].store(given, Relaxed);
+        if self.came.fetch_add(1, AcqRel) + 1 == self.threads() as u32 {
+            self.came.store(0, Relaxed);
+            self.gathered.set(time);
+        } else {
+            self.gathered.wait(time, self.spins, || self.is_forked());
+        }
+        let all = self.members.iter().map(move |member| member.given[place].load(Relaxed));
+        self.gathered.has_reached(time).then_some(all)
+    }
+}

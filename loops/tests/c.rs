@@ -1,0 +1,171 @@
+//! Programs in C and C++, built against the header and each form of the library: the same answers by any number of threads, and no
+//! waiting for ever, whatever a thread does.
+#![allow(missing_docs, clippy::unwrap_used)]
+#![cfg(not(loom))]
+
+use evenly_loops::Policy;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+fn source(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+/// Without the libraries that were built before, which cargo names.
+fn run(program: &mut Command) -> Output {
+    let output = program.env_remove("LD_LIBRARY_PATH").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program:?}: {said}");
+    output
+}
+
+/// Builds a program, linked with the shared or with the static library.
+fn build(file: &Path, shared: bool) -> PathBuf {
+    // Libraries lie beside the test program.
+    let own = std::env::current_exe().unwrap();
+    let libraries = own.parent().unwrap();
+    let form = if shared { "shared" } else { "static" };
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{}-{form}", file.file_name().unwrap().to_str().unwrap()));
+    let (compiler, standard) = if file.extension().is_some_and(|end| end == "cpp") {
+        ("c++", "-std=c++17")
+    } else {
+        ("cc", "-std=c11")
+    };
+    let mut cc = Command::new(compiler);
+    cc.args([
+        standard,
+        "-D_GNU_SOURCE",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        "-g",
+        "-fopenmp",
+        "-I",
+    ])
+    .arg(source("include"))
+    .arg(file)
+    .arg("-o")
+    .arg(&program);
+    if shared {
+        cc.arg("-L").arg(libraries).arg("-levenly_loops");
+        cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    } else {
+        cc.arg(libraries.join("libevenly_loops.a")).args(["-lpthread", "-ldl", "-lm"]);
+    }
+    run(&mut cc);
+    program
+}
+
+/// The example of the manual, as it stands there, prints what stands there.
+#[test]
+fn the_manuals_example_works() {
+    let manual = std::fs::read_to_string(source("../docs/loops.md")).unwrap();
+    let behind = |mark: &str| {
+        let (_, rest) = manual.split_once(mark).unwrap();
+        let code = rest.lines().skip_while(|l| l.is_empty());
+        let code = code.take_while(|l| l.is_empty() || l.starts_with("    "));
+        code.map(|l| format!("{}\n", l.strip_prefix("    ").unwrap_or(l))).collect::<String>()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("example.c");
+    std::fs::write(&file, behind("<!-- C example -->\n")).unwrap();
+    let example = build(&file, true);
+    for threads in ["1", "3"] {
+        let found = printed(Command::new(&example).env("OMP_NUM_THREADS", threads));
+        assert_eq!(found.trim_end(), behind("<!-- its output -->\n").trim_end());
+    }
+}
+
+fn printed(program: &mut Command) -> String {
+    String::from_utf8(run(program).stdout).unwrap()
+}
+
+#[test]
+fn answers_are_the_same_by_any_number_of_threads() {
+    for shared in [true, false] {
+        let jacobi = build(&source("tests/jacobi.c"), shared);
+        let reference = printed(Command::new(&jacobi).arg("1"));
+        assert!(reference.ends_with(" 3200 64\n"), "{reference}");
+        for policy in Policy::ALL {
+            for threads in ["2", "3", "9"] {
+                assert_eq!(
+                    printed(Command::new(&jacobi).args([threads, policy.name()])),
+                    reference,
+                    "{policy}"
+                );
+            }
+            let by_environment =
+                printed(Command::new(&jacobi).arg("3").env("EVENLY_LOOPS", policy.name()));
+            assert_eq!(by_environment, reference);
+        }
+    }
+}
+
+fn wrong() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| build(&source("tests/wrong.c"), true))
+}
+
+/// Would catch: a thread that waits for one that is gone; a way out of a loop that nobody hears of.
+#[test]
+fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
+    for (way, expected) in [
+        ("ends", "loop 'sweep' was given up: thread 1 ended in it"),
+        ("leaves", "loop 'sweep' was given up: thread 1 left it before its end"),
+        (
+            "reduces",
+            "loop 'sweep' was given up: thread 1 reduced before it had carried out all of its tasks",
+        ),
+        ("jumps", "thread 1 began loop 'sweep' within loop 'sweep' of the same team"),
+        ("nests", "thread 1 began loop 'inner' within loop 'sweep' of the same team"),
+        ("forks", "loop 'sweep' belongs to the process before its fork"),
+    ] {
+        let said = printed(Command::new("timeout").arg("60").arg(wrong()).arg(way));
+        assert!(said.contains(expected), "{way}: {said}");
+    }
+    assert_eq!(printed(Command::new(wrong()).arg("nothing")), "");
+}
+
+#[test]
+fn what_is_no_argument_is_said() {
+    let said = printed(Command::new(wrong()).arg("null"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "evenly_region_uses was given NULL",
+            "evenly_begin was given NULL",
+            "evenly_region_new was given NULL",
+        ]
+    );
+    assert_eq!(lines[4], "evenly_region_new: a load is EVENLY_FIXED or EVENLY_VARIABLE, not 9");
+    assert!(lines[5].starts_with(
+        "evenly_region_policy: no policy for loops is called 'fast'; there are auto,"
+    ));
+    assert_eq!(lines[6], "a team has from 1 to 1024 threads, not 0");
+}
+
+/// Would catch: a wrong answer, where the program did not say what to do.
+#[test]
+fn a_program_that_has_no_handler_is_aborted_with_one_line() {
+    let mut program = Command::new("timeout");
+    program.arg("60").arg(wrong()).args(["leaves", "abort"]).env_remove("LD_LIBRARY_PATH");
+    let output = program.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.signal().or(output.status.code()), Some(6), "{:?}", output.status);
+    assert!(
+        said.starts_with("evenly: loop 'sweep' was given up: thread 1 left it before its end\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_exception_ends_the_loop_in_all_threads() {
+    let said =
+        printed(Command::new("timeout").arg("60").arg(build(&source("tests/throws.cpp"), true)));
+    assert_eq!(said, "ended, ended\na loop of evenly was given up, its own\n");
+}

@@ -1,0 +1,238 @@
+//! Loops are carried out whole, each iteration once, under all policies and by any number of threads; and what a program does
+//! wrong ends neither in a wrong answer nor in waiting for ever.
+#![allow(missing_docs, clippy::unwrap_used)]
+#![cfg(not(loom))]
+
+use evenly_loops::{Access, Bounds, Load, LoopsError, Policy, Region, Team, Use};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+const fn bounds(lower: i64, upper: i64, stride: i64) -> Bounds {
+    Bounds { lower, upper, stride }
+}
+
+/// All threads of a team do this.
+fn all<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let work = &work;
+        let started: Vec<_> = (0..threads).map(|i| scope.spawn(move || work(i))).collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Jacobi: where a row is computed before its neighbours of the step before are, or twice, the answer is another.
+fn jacobi(
+    team: &Team,
+    region: &Region,
+    grids: &[Vec<AtomicU32>; 2],
+    rows: i64,
+    width: usize,
+    steps: usize,
+) {
+    let at = |grid: usize, row: i64, column: usize| &grids[grid][row as usize * width + column];
+    all(team.threads(), |thread| {
+        for step in 0..steps {
+            let (from, to) = (step % 2, 1 - step % 2);
+            let mut turn = region.begin(thread, bounds(1, rows - 1, 1)).unwrap();
+            while let Some(part) = turn.next_task().unwrap() {
+                for row in part.values() {
+                    for column in 0..width {
+                        let value = |row| at(from, row, column).load(Relaxed);
+                        let new = value(row - 1).wrapping_mul(3)
+                            ^ value(row + 1).wrapping_add(value(row));
+                        at(to, row, column).store(new, Relaxed);
+                    }
+                }
+            }
+        }
+    });
+}
+
+fn grids(rows: i64, width: usize) -> [Vec<AtomicU32>; 2] {
+    let grid = || (0..rows as usize * width).map(|i| AtomicU32::new(i as u32 * 7)).collect();
+    [grid(), grid()]
+}
+
+fn numbers(grid: &[AtomicU32]) -> Vec<u32> {
+    grid.iter().map(|word| word.load(Relaxed)).collect()
+}
+
+#[test]
+fn answers_are_the_same_under_all_policies_and_by_one_to_nine_threads() {
+    let (rows, width, steps) = (70, 16, 60);
+    let reference = {
+        let (team, grids) = (Team::new(1).unwrap(), grids(rows, width));
+        jacobi(&team, &team.region("one").build(), &grids, rows, width, steps);
+        numbers(&grids[0])
+    };
+    for policy in Policy::ALL {
+        for threads in 1..=9 {
+            let (team, grids) = (Team::new(threads).unwrap(), grids(rows, width));
+            let arrays = [0, 1].map(|grid| team.array(grids[grid].as_ptr()));
+            let declared =
+                team.region("sweep").load(Load::Fixed).access(Access::Stencil).policy(policy);
+            let width_of = i64::try_from(width).unwrap();
+            let declared = declared.uses(Use::Reads, &arrays[0], width_of, 0);
+            let region = declared.uses(Use::Writes, &arrays[1], width_of, 0).build();
+            jacobi(&team, &region, &grids, rows, width, steps);
+            assert_eq!(numbers(&grids[0]), reference, "{policy}, {threads} threads");
+            let report = region.report();
+            assert_eq!(report.instances, steps as u64);
+            assert_eq!(
+                report.iterations.iter().sum::<u64>(),
+                steps as u64 * (rows as u64 - 2),
+                "{policy}"
+            );
+        }
+    }
+}
+
+/// Bounds that change, none at all, fewer iterations than threads, backwards, at the end of all numbers.
+#[test]
+fn each_iteration_is_carried_out_once() {
+    let loops = [
+        bounds(0, 1_000, 1),
+        bounds(5, 5, 1),
+        bounds(9, 5, 1),
+        bounds(0, 1, 1),
+        bounds(7, 0, -3),
+        bounds(i64::MAX - 3, i64::MAX, 2),
+        bounds(i64::MIN + 5, i64::MIN, -1),
+        bounds(-10, 100, 7),
+        bounds(0, 333, 1),
+    ];
+    for policy in Policy::ALL {
+        for (threads, load) in
+            [(1, Load::Fixed), (2, Load::Variable), (3, Load::Fixed), (9, Load::Variable)]
+        {
+            let team = Team::new(threads).unwrap();
+            let region =
+                team.region("r").load(load).access(Access::Independent).policy(policy).build();
+            for bounds in loops.iter().chain(loops.iter().rev()) {
+                let mut found: Vec<i64> = all(threads, |thread| {
+                    let mut turn = region.begin(thread, *bounds).unwrap();
+                    let mut own = Vec::new();
+                    while let Some(part) = turn.next_task().unwrap() {
+                        assert!(part.count().unwrap() > 0);
+                        own.extend(part.values());
+                    }
+                    assert_eq!(turn.next_task(), Ok(None));
+                    own
+                })
+                .concat();
+                let mut expected: Vec<i64> = bounds.values().collect();
+                found.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(found, expected, "{policy}, {threads} threads, {bounds:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_threads_give_is_put_together_in_order() {
+    let team = Team::new(3).unwrap();
+    let region = team.region("r").build();
+    let sums = all(3, |thread| {
+        let mut last = 0.0;
+        for time in 0..200 {
+            let mut turn = region.begin(thread, bounds(0, 3, 1)).unwrap();
+            while turn.next_task().unwrap().is_some() {}
+            last = turn.reduce(thread as f64 + f64::from(time), |a, b| a * 10.0 + b).unwrap();
+            assert_eq!(last, 12.0 + 111.0 * f64::from(time));
+        }
+        last
+    });
+    assert_eq!(sums, [12.0 + 111.0 * 199.0; 3]);
+}
+
+type Way = fn(&Region);
+
+/// Would catch: threads that wait for ever for one that is gone.
+#[test]
+fn a_loop_that_a_thread_leaves_is_given_up_for_all() {
+    let team = Team::new(2).unwrap();
+    let ways: [(&str, Way); 3] = [
+        ("left it before its end", |region| drop(region.begin(1, bounds(0, 100, 1)).unwrap())),
+        ("left it before its end", |region| {
+            let mut turn = region.begin(1, bounds(0, 100, 1)).unwrap();
+            turn.next_task().unwrap();
+        }),
+        ("panicked in it", |region| {
+            let panics = || {
+                let _turn = region.begin(1, bounds(0, 100, 1)).unwrap();
+                std::panic::resume_unwind(Box::new("on purpose"));
+            };
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        }),
+    ];
+    for (how, leaves) in ways {
+        let region = team.region("sweep").policy(Policy::Static).build();
+        let error = all(2, |thread| {
+            if thread == 1 {
+                leaves(&region);
+                return None;
+            }
+            let carry_out = || -> Result<(), LoopsError> {
+                let mut turn = region.begin(0, bounds(0, 100, 1))?;
+                while turn.next_task()?.is_some() {}
+                Ok(())
+            };
+            Some(carry_out().unwrap_err())
+        });
+        let said = error[0].as_ref().unwrap().to_string();
+        assert_eq!(said, format!("loop 'sweep' was given up: thread 1 {how}"));
+        // It stays so.
+        assert_eq!(region.begin(0, bounds(0, 1, 1)).err().unwrap().to_string(), said);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let team = Team::new(1).unwrap();
+    let (outer, inner) = (team.region("outer").build(), team.region("inner").build());
+    let once = bounds(0, 1, 1);
+    let said = |result: Result<_, LoopsError>| result.err().unwrap().to_string();
+    assert!(
+        said(outer.begin(1, once).map(drop))
+            .starts_with("loop 'outer' was begun by thread 1 of a team of 1")
+    );
+    assert_eq!(said(outer.begin(0, bounds(0, 1, 0)).map(drop)), "loop 'outer' has a stride of 0");
+    for threads in [0, 100_000] {
+        assert!(matches!(Team::new(threads), Err(LoopsError::Threads { .. })));
+    }
+    let mut turn = outer.begin(0, once).unwrap();
+    let nested = said(inner.begin(0, once).map(drop));
+    assert!(
+        nested.starts_with("thread 0 began loop 'inner' within loop 'outer' of the same team"),
+        "{nested}"
+    );
+    let other =
+        thread::scope(|scope| scope.spawn(|| said(inner.begin(0, once).map(drop))).join().unwrap());
+    assert_eq!(other, "two threads of the program begin loop 'inner' as thread 0 of one team");
+    // The outer one goes on.
+    assert!(turn.next_task().unwrap().is_some() && turn.next_task().unwrap().is_none());
+    drop(turn);
+    assert!(inner.begin(0, once).unwrap().next_task().unwrap().is_some());
+    let mut early = outer.begin(0, once).unwrap();
+    assert!(
+        said(early.reduce(0.0, f64::max).map(drop))
+            .ends_with("reduced before it had carried out all of its tasks")
+    );
+}
+
+#[test]
+fn threads_that_disagree_about_a_loop_are_told() {
+    let team = Team::new(2).unwrap();
+    let region = team.region("sweep").build();
+    let results = all(2, |thread| {
+        let mut turn = region.begin(thread, bounds(0, 10 + thread as i64, 1))?;
+        while turn.next_task()?.is_some() {}
+        Ok::<(), LoopsError>(())
+    });
+    assert!(
+        results.iter().all(|result| matches!(result, Err(LoopsError::Disagrees { .. }))),
+        "{results:?}"
+    );
+}

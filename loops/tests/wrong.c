@@ -1,0 +1,93 @@
+/* What a program can do wrong, by name. Thread 0 goes on as it should; what it is told is printed. */
+#include <evenly/loops.h>
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static evenly_team *team;
+static evenly_region *region, *other;
+static const char *way;
+static jmp_buf out;
+
+static void says(const char *message)
+{
+	/* In one write, as both threads may. */
+	char line[512];
+	int length = snprintf(line, sizeof line, "%s\n", message);
+	if (write(1, line, (size_t)length) != length)
+		_exit(3);
+}
+
+static int is(const char *name) { return !strcmp(way, name); }
+
+static void go_on(evenly_region *of, size_t thread)
+{
+	int64_t lb, ub, stride;
+	evenly_loop *loop = evenly_begin(of, thread, 0, 100, 1);
+	while (evenly_next_task(loop, &lb, &ub, &stride)) {
+		if (thread == 0)
+			continue;
+		if (is("ends"))
+			pthread_exit(NULL);
+		if (is("leaves"))
+			evenly_abandon(loop);
+		if (is("jumps"))
+			longjmp(out, 1);
+		if (is("nests"))
+			go_on(other, thread);
+		if (is("reduces"))
+			evenly_reduce_double(loop, EVENLY_SUM, 1);
+	}
+}
+
+static void *second(void *unused)
+{
+	(void)unused;
+	if (!setjmp(out))
+		go_on(region, 1);
+	else
+		go_on(region, 1);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	way = argc > 1 ? argv[1] : "";
+	if (argc < 3)
+		evenly_loops_on_error(says);
+	team = evenly_team_new(2);
+	region = evenly_region_new(team, "sweep", EVENLY_FIXED, EVENLY_INDEPENDENT);
+	other = evenly_region_new(team, "inner", EVENLY_FIXED, EVENLY_INDEPENDENT);
+	evenly_region_policy(region, "static");
+	if (is("null")) {
+		evenly_region_uses(NULL, EVENLY_READS, NULL, 1, 1, 0);
+		evenly_begin(NULL, 0, 0, 1, 1);
+		evenly_region_new(NULL, "x", 0, 0);
+		evenly_region_new(team, NULL, 0, 0);
+		evenly_region_new(team, "x", 9, 0);
+		evenly_region_policy(region, "fast");
+		evenly_team_new(0);
+		return 0;
+	}
+	if (is("forks")) {
+		pid_t child = fork();
+		if (!child) {
+			go_on(region, 0);
+			_exit(0);
+		}
+		waitpid(child, NULL, 0);
+		return 0;
+	}
+	pthread_t thread;
+	pthread_create(&thread, NULL, second, NULL);
+	go_on(region, 0);
+	pthread_join(thread, NULL);
+	evenly_region_free(region);
+	evenly_region_free(other);
+	evenly_team_free(team);
+	return 0;
+}
