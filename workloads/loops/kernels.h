@@ -1,0 +1,71 @@
+// Kernels whose parallel loops are carried out by OpenMP, or by evenly: each loop is written once.
+//
+// Compiled without OpenMP the program is the sequential one that the others are compared with.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef _OPENMP
+#include <evenly/loops.h>
+#include <omp.h>
+#endif
+
+enum { MOST_LOOPS = 4 };
+
+struct run {
+    int64_t size;
+    int64_t steps;
+    int threads;
+    bool adapts; // by evenly
+#ifdef _OPENMP
+    evenly_team *team;
+    evenly_region *loops[MOST_LOOPS];
+#endif
+};
+
+// A kernel allocates, computes between begin_timing and end_timing, and returns a checksum.
+struct kernel {
+    const char *name;
+    int64_t size, steps; // as in the paper; steps for about two seconds
+    uint64_t (*compute)(struct run *run);
+};
+extern const struct kernel matrix, jacobi, sor, shallow, water, gauss;
+
+void *zeroed(size_t count, size_t bytes);
+void begin_timing(void);
+void end_timing(void);
+uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
+
+#ifdef _OPENMP
+#define PARALLEL(run) _Pragma("omp parallel num_threads((run)->threads)")
+#define THREAD ((size_t)omp_get_thread_num())
+#define DECLARE(run, n, name, load, access) ((run)->loops[n] = evenly_region_new((run)->team, name, load, access))
+#define USES(run, n, use, array, bytes, a) evenly_region_uses((run)->loops[n], use, array, bytes, a, 0)
+// The loop n: for each i from lower to below upper. All threads come here; none goes on before all is done.
+#define LOOP(run, n, i, lower, upper, ...)                                                        \
+    do {                                                                                          \
+        if ((run)->adapts) {                                                                      \
+            evenly_loop *loop_ = evenly_begin((run)->loops[n], THREAD, lower, upper, 1);          \
+            int64_t lower_, upper_, stride_;                                                      \
+            while (evenly_next_task(loop_, &lower_, &upper_, &stride_))                           \
+                for (int64_t i = lower_; i < upper_; i += stride_) {                              \
+                    __VA_ARGS__                                                                   \
+                }                                                                                 \
+        } else {                                                                                  \
+            _Pragma("omp for schedule(runtime)") for (int64_t i = lower; i < (upper); i++) {      \
+                __VA_ARGS__                                                                       \
+            }                                                                                     \
+        }                                                                                         \
+    } while (0)
+#else
+#define PARALLEL(run)
+#define THREAD ((size_t)0)
+#define DECLARE(run, n, name, load, access) (void)(run)
+#define USES(run, n, use, array, bytes, a) (void)(array)
+#define LOOP(run, n, i, lower, upper, ...)                                                        \
+    for (int64_t i = lower; i < (upper); i++) {                                                   \
+        __VA_ARGS__                                                                               \
+    }
+#endif

@@ -1,0 +1,87 @@
+// Kernels with parallel loops, by OpenMP or by evenly: see kernels.h. Prints the time and a checksum of the answer as JSON.
+#include "kernels.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct timespec began, ended;
+
+void begin_timing(void) { clock_gettime(CLOCK_MONOTONIC, &began); }
+void end_timing(void) { clock_gettime(CLOCK_MONOTONIC, &ended); }
+
+void *zeroed(size_t count, size_t bytes) {
+    // Whole cache lines, and each array in some of its own.
+    const size_t size = (count * bytes + 127) / 128 * 128;
+    void *array = aligned_alloc(128, size ? size : 128);
+    if (!array) {
+        fprintf(stderr, "no memory for %zu elements of %zu bytes\n", count, bytes);
+        exit(EXIT_FAILURE);
+    }
+    return memset(array, 0, size);
+}
+
+uint64_t checksum(uint64_t sum, const void *data, size_t bytes) {
+    const uint32_t *words = data;
+    for (size_t i = 0; i < bytes / sizeof *words; i++)
+        sum = (sum ^ words[i]) * 1099511628211U;
+    return sum;
+}
+
+static int64_t number(const char *text, const char *what) {
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (*end || value < 1 || value > 1 << 20) {
+        fprintf(stderr, "%s '%s' is no number from 1 to 1048576\n", what, text);
+        exit(EXIT_FAILURE);
+    }
+    return value;
+}
+
+static void print_shares(const struct run *run) {
+#ifdef _OPENMP
+    for (int loop = 0; run->adapts && loop < MOST_LOOPS && run->loops[loop]; loop++) {
+        printf(",\"loop%d\":[", loop);
+        for (int thread = 0; thread < run->threads; thread++)
+            printf("%s%" PRIu64, thread ? "," : "", evenly_region_iterations(run->loops[loop], (size_t)thread));
+        printf("]");
+    }
+#else
+    (void)run;
+#endif
+}
+
+int main(int argc, char **argv) {
+    static const struct kernel *const kernels[] = {&matrix, &jacobi, &sor, &shallow, &water, &gauss};
+    const struct kernel *kernel = NULL;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (argc > 1 && !strcmp(argv[1], kernels[i]->name))
+            kernel = kernels[i];
+    if (!kernel || argc > 6) {
+        fprintf(stderr,
+                "Usage: %s matrix|jacobi|sor|shallow|water|gauss [THREADS [omp|evenly|POLICY [SIZE [STEPS]]]]\n"
+                "With omp, OMP_SCHEDULE says how iterations are handed out; a policy is one of evenly.\n",
+                argv[0]);
+        return EXIT_FAILURE;
+    }
+    const char *by = argc > 3 ? argv[3] : "omp";
+    struct run run = {
+        .threads = argc > 2 ? (int)number(argv[2], "THREADS") : 1,
+        .adapts = strcmp(by, "omp") != 0,
+        .size = argc > 4 ? number(argv[4], "SIZE") : kernel->size,
+        .steps = argc > 5 ? number(argv[5], "STEPS") : kernel->steps,
+    };
+#ifdef _OPENMP
+    run.team = evenly_team_new((size_t)run.threads);
+    if (strcmp(by, "omp") && strcmp(by, "evenly") && setenv("EVENLY_LOOPS", by, 1))
+        return EXIT_FAILURE;
+#endif
+    const uint64_t sum = kernel->compute(&run);
+    const double seconds = (double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec);
+    printf("{\"makespan_s\":%.6f,\"checksum\":\"%016" PRIx64 "\"", seconds, sum);
+    print_shares(&run);
+    printf("}\n");
+    return EXIT_SUCCESS;
+}
