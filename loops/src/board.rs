@@ -9,11 +9,13 @@
 //! - While one of both does so no other thread takes tasks.
 //! - No thread leaves an instance before each task of it was carried out.
 
+use crate::error::LoopsError;
 use crate::gate::Gate;
 use crate::queue::{Common, Queue};
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -27,6 +29,7 @@ pub struct Board {
     /// Threads that have not ended this instance.
     within: CachePadded<AtomicU32>,
     given_up: AtomicBool,
+    why: OnceLock<LoopsError>,
     /// The tasks of each processor.
     pub queues: Box<[CachePadded<Queue>]>,
     /// Tasks that all have in common.
@@ -43,6 +46,7 @@ impl Board {
             done: CachePadded::default(),
             within: CachePadded::default(),
             given_up: AtomicBool::new(false),
+            why: OnceLock::new(),
             queues: (0..threads).map(|_| CachePadded::default()).collect(),
             common: CachePadded::default(),
         }
@@ -56,6 +60,10 @@ impl Board {
         set_up: impl FnOnce(),
         gives_up: impl Fn() -> bool,
     ) -> bool {
+        // Others may still be in the instance before.
+        if self.is_given_up() {
+            return false;
+        }
         let before = instance.wrapping_sub(1);
         // A thread that comes here has ended the instance before, so all have.
         if self.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_ok() {
@@ -97,11 +105,17 @@ impl Board {
         }
     }
 
-    /// Nobody waits for this loop any longer.
-    pub fn give_up(&self) {
+    /// Nobody waits for this loop any longer. The first reason counts.
+    pub fn give_up(&self, why: LoopsError) {
+        let _ = self.why.set(why);
         self.given_up.store(true, Release);
         self.ready.wake();
         self.done.wake();
+    }
+
+    /// Why that was done.
+    pub fn why(&self) -> Option<&LoopsError> {
+        self.why.get()
     }
 
     /// Whether that was done.

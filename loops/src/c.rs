@@ -8,7 +8,7 @@
 use crate::declare::{Array, Team};
 use crate::error::LoopsError;
 use crate::region::{Region, State};
-use crate::team::lock;
+use crate::team::{lock, this_thread};
 use evenly_iterations::{Access, Bounds, Load, Policy, Use};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -82,11 +82,26 @@ struct At {
 #[derive(Debug, Default)]
 struct Begun(RefCell<Vec<(Weak<EvenlyRegion>, usize)>>);
 
+impl Begun {
+    fn add(&self, region: &Weak<EvenlyRegion>, thread: usize) {
+        let mut all = self.0.borrow_mut();
+        // What was freed meanwhile is kept no longer.
+        all.retain(|(known, number)| {
+            known.strong_count() > 0 && !(known.ptr_eq(region) && *number == thread)
+        });
+        all.push((Weak::clone(region), thread));
+    }
+}
+
 impl Drop for Begun {
     fn drop(&mut self) {
         for (region, thread) in self.0.take() {
-            if let Some(region) = region.upgrade() {
+            let Some(region) = region.upgrade() else { continue };
+            let Some(begun) = region.region.get() else { continue };
+            // The number may belong to another thread by now.
+            if begun.is(thread, this_thread()) {
                 region.abandon(thread, "ended in it");
+                begun.ends(thread);
             }
         }
     }
@@ -105,28 +120,25 @@ impl EvenlyLoop {
 
 impl EvenlyRegion {
     fn region(&self) -> &Region {
+        if let Some(region) = self.region.get() {
+            return region;
+        }
+        let policy = lock(&self.declared).policy;
+        // What is wrong is said before others wait for the loop to be made.
+        let policy = policy.unwrap_or_else(|| match std::env::var(ENVIRONMENT) {
+            Err(_) => Policy::Auto,
+            Ok(name) => name.parse().unwrap_or_else(|error| {
+                wrong(&format!("{ENVIRONMENT}: {error}"));
+                Policy::Auto
+            }),
+        });
         self.region.get_or_init(|| {
             let declared = lock(&self.declared);
-            let named = std::env::var(ENVIRONMENT).ok();
-            let by_environment = || {
-                let parsed = named.as_deref().unwrap_or("auto").parse();
-                parsed.unwrap_or_else(|error| {
-                    wrong(&format!("{ENVIRONMENT}: {error}"));
-                    Policy::Auto
-                })
-            };
-            let policy = declared.policy.unwrap_or_else(by_environment);
-            let region = self
-                .team
-                .region(&self.name)
-                .load(declared.load)
-                .access(declared.access)
-                .policy(policy);
-            declared
-                .uses
-                .iter()
-                .fold(region, |region, (used, array, a, b)| region.uses(*used, array, *a, *b))
-                .build()
+            let region = self.team.region(&self.name).load(declared.load).access(declared.access);
+            let uses = declared.uses.iter();
+            let region =
+                uses.fold(region, |region, (used, array, a, b)| region.uses(*used, array, *a, *b));
+            region.policy(policy).build()
         })
     }
 
@@ -340,7 +352,7 @@ pub unsafe extern "C" fn evenly_begin(
         Ok(state) => state,
         Err(error) => {
             if matches!(error, LoopsError::Nested { .. }) {
-                // Perhaps it has left this one by longjmp: then it is given up, and nobody waits for it.
+                // Perhaps it has left this one by longjmp.
                 own.abandon(thread, "began it again before its end");
             }
             own.fails(&error);
@@ -353,8 +365,7 @@ pub unsafe extern "C" fn evenly_begin(
     let known_to = Some(std::thread::current().id());
     if now.known_to != known_to {
         // While a thread ends nobody is left to give up what it begins.
-        let _ =
-            BEGUN.try_with(|begun| begun.0.borrow_mut().push((Weak::clone(&at.itself), thread)));
+        let _ = BEGUN.try_with(|begun| begun.add(&at.itself, thread));
         now.known_to = known_to;
     }
     at
@@ -388,6 +399,8 @@ pub unsafe extern "C" fn evenly_next_task(
             1
         }
         Err(error) => {
+            // A handler may leave by longjmp.
+            drop(at);
             region.fails(&error);
             0
         }
@@ -402,13 +415,8 @@ unsafe fn reduce(own: *const EvenlyLoop, given: u64, together: impl Fn(u64, u64)
     if lock(&own.at).state.as_ref().is_some_and(|state| !state.ended) {
         region.abandon(own.thread, "reduced before it had carried out all of its tasks");
     }
-    if region.failed.load(Relaxed) {
-        let name = &region.name;
-        wrong(&format!("loop '{name}' was given up: what its threads reduce is not known"));
-        return given;
-    }
-    let all = region.region().gather(own.thread, given);
-    match all {
+    let gathered = region.region().gather(own.thread, given);
+    match gathered {
         Ok(all) => all.reduce(together).unwrap_or(given),
         Err(error) => {
             region.fails(&error);

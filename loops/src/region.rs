@@ -12,7 +12,7 @@ use evenly_iterations::{
 use evenly_model::Nanos;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// Bytes of a cache line: so many are moved between CPUs together.
 pub const LINE_BYTES: u64 = 64;
@@ -36,7 +36,7 @@ pub struct Region {
     name: String,
     number: u32,
     team: Arc<Shared>,
-    board: Board,
+    board: Arc<Board>,
     shown: Shown,
     lanes: Box<[CachePadded<Lane>]>,
     scheduler: Mutex<Scheduler>,
@@ -44,7 +44,6 @@ pub struct Region {
     address: u64,
     release_ns: AtomicU64,
     instances: AtomicU64,
-    why: OnceLock<LoopsError>,
 }
 
 impl Region {
@@ -56,12 +55,13 @@ impl Region {
         addresses: &[(ArrayId, u64)],
     ) -> Self {
         let threads = team.threads();
+        let board = Arc::new(Board::new(threads));
         let main = declared.main().map(|section: &Section| section.array);
         let address = addresses.iter().find(|(array, _)| Some(*array) == main);
         Self {
             name: name.to_owned(),
-            number: team.add_loop(name),
-            board: Board::new(threads),
+            number: team.add_loop(name, &board),
+            board,
             shown: Shown::new(threads),
             lanes: (0..threads).map(|_| CachePadded::default()).collect(),
             address: address.map_or(0, |(_, address)| *address),
@@ -69,7 +69,6 @@ impl Region {
             team,
             release_ns: AtomicU64::new(0),
             instances: AtomicU64::new(0),
-            why: OnceLock::new(),
         }
     }
 
@@ -89,7 +88,9 @@ impl Region {
 
     pub(crate) fn enter(&self, thread: usize, bounds: Bounds) -> Result<State, LoopsError> {
         if bounds.stride == 0 {
-            return Err(LoopsError::Stride { region: self.name.clone() });
+            let error = LoopsError::Stride { region: self.name.clone() };
+            self.board.give_up(error.clone());
+            return Err(error);
         }
         self.team.enter(thread, self.number)?;
         let lane = &self.lanes[thread];
@@ -107,7 +108,7 @@ impl Region {
             let (region, found, needed) = (self.name.clone(), written(bounds), written(all));
             let error = LoopsError::Disagrees { region, thread, found, needed };
             self.team.leave(thread);
-            self.give_up(error.clone());
+            self.board.give_up(error.clone());
             return Err(error);
         }
         let (tasks, hands_out) = (self.shown.tasks(), self.shown.hands_out());
@@ -258,20 +259,14 @@ impl Region {
     pub(crate) fn abandon(&self, state: &mut State, how: &str) {
         if !state.ended {
             let why = format!("thread {} {how}", state.thread).into();
-            self.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
+            self.board.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
             self.leave(state);
         }
     }
 
-    fn give_up(&self, why: LoopsError) {
-        // The first reason counts.
-        let _ = self.why.set(why);
-        self.board.give_up();
-    }
-
     fn why_not(&self) -> LoopsError {
-        let region = || self.name.clone();
-        self.why.get().cloned().unwrap_or_else(|| LoopsError::Forked { region: region() })
+        let forked = || LoopsError::Forked { region: self.name.clone() };
+        self.board.why().cloned().unwrap_or_else(forked)
     }
 
     /// Gives each thread what all gave, in their order; after the end of an instance.
@@ -280,8 +275,29 @@ impl Region {
         thread: usize,
         given: u64,
     ) -> Result<impl Iterator<Item = u64>, LoopsError> {
-        let forked = || LoopsError::Forked { region: self.name.clone() };
-        self.team.gather(thread, given).ok_or_else(forked)
+        let all = self.team.gather(thread, given, || self.board.is_given_up());
+        all.ok_or_else(|| match self.board.why() {
+            Some(why) => why.clone(),
+            None if self.team.is_forked() => LoopsError::Forked { region: self.name.clone() },
+            None => LoopsError::GivenUp {
+                region: self.name.clone(),
+                why: "a thread ended before it had reduced".into(),
+            },
+        })
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.board.is_given_up()
+    }
+
+    /// Whether that is the thread of the program which this number belongs to.
+    pub(crate) fn is(&self, thread: usize, token: u64) -> bool {
+        self.team.is(thread, token)
+    }
+
+    /// The thread of the program which this number belongs to has ended.
+    pub(crate) fn ends(&self, thread: usize) {
+        self.team.ends(thread);
     }
 
     /// What came of it so far.
@@ -368,6 +384,8 @@ impl Turn<'_> {
         if !self.state.ended {
             self.region
                 .abandon(&mut self.state, "reduced before it had carried out all of its tasks");
+        }
+        if self.region.is_given_up() {
             return Err(self.region.why_not());
         }
         let all = self.region.gather(self.state.thread, given.to_bits())?;

@@ -86,16 +86,15 @@ impl Shown {
 
     fn set_owners(&self, owners: &[usize]) {
         self.all.store(owners.len() as u32, Relaxed);
-        let mut at = 0;
-        for processor in 0..self.begins.len() - 1 {
-            self.begins[processor].store(at, Relaxed);
-            for (task, _) in owners.iter().enumerate().filter(|(_, owner)| **owner == processor) {
-                self.lists[at as usize].store(task as u32, Relaxed);
-                at += 1;
-            }
+        let mut begins = vec![0_u32; self.begins.len()];
+        owners.iter().for_each(|&owner| begins[owner + 1] += 1);
+        for processor in 1..begins.len() {
+            begins[processor] += begins[processor - 1];
         }
-        self.begins[self.begins.len() - 1].store(at, Relaxed);
+        self.begins.iter().zip(&begins).for_each(|(word, at)| word.store(*at, Relaxed));
         for (task, &owner) in owners.iter().enumerate() {
+            self.lists[begins[owner] as usize].store(task as u32, Relaxed);
+            begins[owner] += 1;
             self.owners[task].store(owner as u32, Relaxed);
             self.carried_out[task].store(owner as u32, Relaxed);
         }

@@ -1,14 +1,15 @@
 //! Threads that carry out loops together.
 
 use crate::MOST_THREADS;
+use crate::board::Board;
 use crate::error::LoopsError;
 use crate::gate::Gate;
 use crossbeam_utils::CachePadded;
 use evenly_iterations::Partitions;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 /// A thread that waits looks so often before it sleeps: some 50 us, which is what it takes to wake one up.
@@ -21,7 +22,7 @@ thread_local! {
 }
 
 /// A number of this thread that no other has or had.
-fn this_thread() -> u64 {
+pub(crate) fn this_thread() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     THREAD.with(|own| {
         if own.get() == 0 {
@@ -43,6 +44,8 @@ struct Member {
     within: AtomicU32,
     /// Which thread of the program that was.
     thread: AtomicU64,
+    /// That thread has ended.
+    gone: AtomicBool,
     /// How often it has gathered, and what it gave, this time and the time before.
     gathered: AtomicU32,
     given: [AtomicU64; 2],
@@ -52,11 +55,13 @@ struct Member {
 #[derive(Debug)]
 pub(crate) struct Shared {
     members: Box<[CachePadded<Member>]>,
-    names: Mutex<Vec<String>>,
+    loops: Mutex<Vec<(String, Weak<Board>)>>,
     pub(crate) partitions: Mutex<Partitions>,
     arrays: Mutex<Vec<u64>>,
     came: AtomicU32,
     gathered: Gate,
+    /// Somebody did not come, and so what others gather is not told apart any longer.
+    scattered: AtomicBool,
     spins: u32,
     start: Instant,
     process: u32,
@@ -71,11 +76,12 @@ impl Shared {
         let cpus = std::thread::available_parallelism().map_or(threads, std::num::NonZero::get);
         Ok(Self {
             members: (0..threads).map(|_| CachePadded::default()).collect(),
-            names: Mutex::default(),
+            loops: Mutex::default(),
             partitions: Mutex::default(),
             arrays: Mutex::default(),
             came: AtomicU32::new(0),
             gathered: Gate::default(),
+            scattered: AtomicBool::new(false),
             spins: if threads > cpus { SPINS_IN_A_CROWD } else { SPINS },
             start: Instant::now(),
             process: std::process::id(),
@@ -110,34 +116,75 @@ impl Shared {
         }) as u32
     }
 
-    /// The number of a loop of this name.
-    pub(crate) fn add_loop(&self, name: &str) -> u32 {
-        let mut names = lock(&self.names);
-        names.push(name.to_owned());
-        names.len() as u32
+    /// The number of a loop: from 1 on, and again that of one which is no more.
+    pub(crate) fn add_loop(&self, name: &str, board: &Arc<Board>) -> u32 {
+        let mut loops = lock(&self.loops);
+        let new = (name.to_owned(), Arc::downgrade(board));
+        let free = loops.iter().position(|(_, board)| board.strong_count() == 0);
+        match free {
+            Some(at) => {
+                loops[at] = new;
+                at as u32 + 1
+            }
+            None => {
+                loops.push(new);
+                loops.len() as u32
+            }
+        }
     }
 
     fn name(&self, number: u32) -> String {
-        lock(&self.names).get(number as usize - 1).cloned().unwrap_or_default()
+        lock(&self.loops)
+            .get(number as usize - 1)
+            .map_or_else(String::new, |(name, _)| name.clone())
     }
 
-    /// Notes that a thread begins a loop.
+    fn give_up(&self, number: u32, why: &LoopsError) {
+        let board =
+            lock(&self.loops).get(number as usize - 1).and_then(|(_, board)| board.upgrade());
+        if let Some(board) = board {
+            board.give_up(why.clone());
+        }
+    }
+
+    /// Notes that a thread begins a loop. Where it cannot, the loop is given up, and so is the one that it has not ended: others
+    /// would wait for it.
     pub(crate) fn enter(&self, thread: usize, number: u32) -> Result<(), LoopsError> {
+        let entered = self.note(thread, number);
+        if let Err((error, within)) = &entered {
+            [Some(number), *within].into_iter().flatten().for_each(|n| self.give_up(n, error));
+        }
+        entered.map_err(|(error, _)| error)
+    }
+
+    fn note(&self, thread: usize, number: u32) -> Result<(), (LoopsError, Option<u32>)> {
         let Some(member) = self.members.get(thread) else {
             let (region, threads) = (self.name(number), self.threads());
-            return Err(LoopsError::NoSuchThread { region, thread, threads });
+            return Err((LoopsError::NoSuchThread { region, thread, threads }, None));
         };
         let own = this_thread();
         if let Err(within) = member.within.compare_exchange(0, number, AcqRel, Acquire) {
             let region = self.name(number);
-            return Err(if member.thread.load(Acquire) == own {
+            let error = if member.thread.load(Acquire) == own {
                 LoopsError::Nested { region, thread, within: self.name(within) }
             } else {
                 LoopsError::Twice { region, thread }
-            });
+            };
+            return Err((error, Some(within)));
         }
         member.thread.store(own, Release);
+        member.gone.store(false, Release);
         Ok(())
+    }
+
+    /// Whether that is the thread of the program which this number belongs to.
+    pub(crate) fn is(&self, thread: usize, token: u64) -> bool {
+        self.members[thread].thread.load(Acquire) == token
+    }
+
+    /// The thread of the program which this number belongs to has ended.
+    pub(crate) fn ends(&self, thread: usize) {
+        self.members[thread].gone.store(true, Release);
     }
 
     /// It has ended it.
@@ -145,11 +192,13 @@ impl Shared {
         self.members[thread].within.store(0, Release);
     }
 
-    /// Gives each thread what all gave, in their order. All have to come, equally often. None in a child of the process.
+    /// Gives each thread what all gave, in their order. All have to come, equally often. None where somebody does not: one that has
+    /// ended, or all others in a child of the process; or `gives_up` says so.
     pub(crate) fn gather(
         &self,
         thread: usize,
         given: u64,
+        gives_up: impl Fn() -> bool,
     ) -> Option<impl Iterator<Item = u64> + '_> {
         let member = &self.members[thread];
         let time = member.gathered.load(Relaxed).wrapping_add(1);
@@ -157,13 +206,26 @@ impl Shared {
         // What was given the time before may still be read by others; what was before that not: they have come since.
         let place = time as usize % 2;
         member.given[place].store(given, Relaxed);
+        let is_gone = |other: &CachePadded<Member>| {
+            let is_behind = (other.gathered.load(Relaxed).wrapping_sub(time) as i32) < 0;
+            is_behind && other.gone.load(Acquire)
+        };
         if self.came.fetch_add(1, AcqRel) + 1 == self.threads() as u32 {
             self.came.store(0, Relaxed);
             self.gathered.set(time);
         } else {
-            self.gathered.wait(time, self.spins, || self.is_forked());
+            self.gathered.wait(time, self.spins, || {
+                self.scattered.load(Acquire)
+                    || self.is_forked()
+                    || gives_up()
+                    || self.members.iter().any(is_gone)
+            });
         }
-        let all = self.members.iter().map(move |member| member.given[place].load(Relaxed));
-        self.gathered.has_reached(time).then_some(all)
+        if !self.gathered.has_reached(time) || self.scattered.load(Acquire) {
+            self.scattered.store(true, Release);
+            self.gathered.wake();
+            return None;
+        }
+        Some(self.members.iter().map(move |member| member.given[place].load(Relaxed)))
     }
 }

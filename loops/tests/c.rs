@@ -121,13 +121,20 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
             "loop 'sweep' was given up: thread 1 reduced before it had carried out all of its tasks",
         ),
         ("jumps", "thread 1 began loop 'sweep' within loop 'sweep' of the same team"),
+        ("breaks", "thread 1 began loop 'inner' within loop 'sweep' of the same team"),
         ("nests", "thread 1 began loop 'inner' within loop 'sweep' of the same team"),
         ("forks", "loop 'sweep' belongs to the process before its fork"),
     ] {
         let said = printed(Command::new("timeout").arg("60").arg(wrong()).arg(way));
         assert!(said.contains(expected), "{way}: {said}");
     }
-    assert_eq!(printed(Command::new(wrong()).arg("nothing")), "");
+    for harmless in ["nothing", "pools"] {
+        assert_eq!(
+            printed(Command::new("timeout").arg("60").arg(wrong()).arg(harmless)),
+            "",
+            "{harmless}"
+        );
+    }
 }
 
 #[test]

@@ -31,7 +31,15 @@ fn build(name: &str, more: &[&str]) -> PathBuf {
     let sources = std::fs::read_dir(here.join("../workloads/loops")).unwrap();
     let sources = sources.map(|entry| entry.unwrap().path());
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]);
+    cc.args([
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-O2",
+        "-ffp-contract=off",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]);
     cc.args(["-Wno-unused", "-I"]).arg(here.join("include"));
     cc.args(sources.filter(|path| path.extension().is_some_and(|end| end == "c")));
     cc.arg("-o").arg(&program).args(more);

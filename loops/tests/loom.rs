@@ -3,6 +3,7 @@
 #![cfg(loom)]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use evenly_loops::LoopsError;
 use evenly_loops::board::Board;
 use evenly_loops::queue::{Common, Queue};
 use loom::sync::Arc;
@@ -108,7 +109,7 @@ fn nobody_waits_for_a_loop_that_is_given_up() {
             let board = Arc::clone(&board);
             thread::spawn(move || {
                 board.begin(1, 0, || (), || false);
-                board.give_up();
+                board.give_up(LoopsError::Threads { threads: 0 });
             })
         };
         let ended = board.begin(1, 0, || (), || false) && board.end(1, 0, || (), || false);

@@ -192,13 +192,14 @@ fn a_loop_that_a_thread_leaves_is_given_up_for_all() {
 fn what_is_wrong_is_said() {
     let team = Team::new(1).unwrap();
     let (outer, inner) = (team.region("outer").build(), team.region("inner").build());
+    let (far, never) = (team.region("far").build(), team.region("never").build());
     let once = bounds(0, 1, 1);
     let said = |result: Result<_, LoopsError>| result.err().unwrap().to_string();
     assert!(
-        said(outer.begin(1, once).map(drop))
-            .starts_with("loop 'outer' was begun by thread 1 of a team of 1")
+        said(far.begin(1, once).map(drop))
+            .starts_with("loop 'far' was begun by thread 1 of a team of 1")
     );
-    assert_eq!(said(outer.begin(0, bounds(0, 1, 0)).map(drop)), "loop 'outer' has a stride of 0");
+    assert_eq!(said(never.begin(0, bounds(0, 1, 0)).map(drop)), "loop 'never' has a stride of 0");
     for threads in [0, 100_000] {
         assert!(matches!(Team::new(threads), Err(LoopsError::Threads { .. })));
     }
@@ -211,15 +212,48 @@ fn what_is_wrong_is_said() {
     let other =
         thread::scope(|scope| scope.spawn(|| said(inner.begin(0, once).map(drop))).join().unwrap());
     assert_eq!(other, "two threads of the program begin loop 'inner' as thread 0 of one team");
-    // The outer one goes on.
-    assert!(turn.next_task().unwrap().is_some() && turn.next_task().unwrap().is_none());
-    drop(turn);
-    assert!(inner.begin(0, once).unwrap().next_task().unwrap().is_some());
-    let mut early = outer.begin(0, once).unwrap();
+    // Others would wait for it: so both are given up.
+    assert_eq!(said(turn.next_task().map(drop)), nested);
+    assert_eq!(said(inner.begin(0, once).map(drop)), nested);
+    let last = team.region("last").build();
+    let mut early = last.begin(0, once).unwrap();
     assert!(
         said(early.reduce(0.0, f64::max).map(drop))
             .ends_with("reduced before it had carried out all of its tasks")
     );
+}
+
+/// Would catch: a thread that waits for ever for one that was refused.
+#[test]
+fn nobody_waits_for_a_thread_that_is_refused() {
+    for (thread, stride) in [(0, 1), (2, 1), (1, 0)] {
+        let team = Team::new(2).unwrap();
+        let region = team.region("sweep").policy(Policy::Static).build();
+        let results = all(2, |number| {
+            let (thread, stride) = if number == 1 { (thread, stride) } else { (0, 1) };
+            let mut turn = region.begin(thread, bounds(0, 10, stride))?;
+            while turn.next_task()?.is_some() {}
+            Ok::<(), LoopsError>(())
+        });
+        assert!(results.iter().all(Result::is_err), "{thread}, {stride}: {results:?}");
+    }
+}
+
+/// Would catch: a sum of some threads, where others have not carried out theirs.
+#[test]
+fn nothing_is_reduced_from_a_loop_that_was_given_up() {
+    let team = Team::new(2).unwrap();
+    let region = team.region("sweep").policy(Policy::Static).build();
+    let results = all(2, |thread| {
+        let mut turn = region.begin(thread, bounds(0, 10, 1)).ok()?;
+        if thread == 1 {
+            return None;
+        }
+        while let Ok(Some(_)) = turn.next_task() {}
+        Some(turn.reduce(1.0, |a, b| a + b))
+    });
+    // Whoever came late has not even begun.
+    assert!(!matches!(results[0], Some(Ok(_))), "{results:?}");
 }
 
 #[test]

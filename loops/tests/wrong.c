@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@ static evenly_team *team;
 static evenly_region *region, *other;
 static const char *way;
 static jmp_buf out;
+static _Atomic int had_it_is_gone;
 
 static void says(const char *message)
 {
@@ -39,9 +41,56 @@ static void go_on(evenly_region *of, size_t thread)
 			longjmp(out, 1);
 		if (is("nests"))
 			go_on(other, thread);
+		if (is("breaks")) {
+			go_on(other, thread);
+			return;
+		}
 		if (is("reduces"))
 			evenly_reduce_double(loop, EVENLY_SUM, 1);
 	}
+}
+
+static void *has_it_next(void *alone)
+{
+	int64_t lb, ub, stride, all = 0;
+	evenly_loop *loop = evenly_begin(alone, 0, 0, 100, 1);
+	evenly_next_task(loop, &lb, &ub, &stride);
+	all += ub - lb;
+	while (!had_it_is_gone)
+		usleep(1000);
+	while (evenly_next_task(loop, &lb, &ub, &stride))
+		all += ub - lb;
+	if (all != 100)
+		says("not all of it was carried out");
+	return NULL;
+}
+
+static void *had_it(void *alone)
+{
+	int64_t lb, ub, stride;
+	evenly_loop *loop = evenly_begin(alone, 0, 0, 100, 1);
+	while (evenly_next_task(loop, &lb, &ub, &stride))
+		;
+	pthread_t *next = malloc(sizeof *next);
+	pthread_create(next, NULL, has_it_next, alone);
+	usleep(20000);
+	return next;
+}
+
+static void pools(void)
+{
+	evenly_team *one = evenly_team_new(1);
+	evenly_region *alone = evenly_region_new(one, "alone", EVENLY_FIXED, EVENLY_INDEPENDENT);
+	evenly_region_policy(alone, "rp-steal");
+	pthread_t first;
+	void *next;
+	pthread_create(&first, NULL, had_it, alone);
+	pthread_join(first, &next);
+	had_it_is_gone = 1;
+	pthread_join(*(pthread_t *)next, NULL);
+	free(next);
+	evenly_region_free(alone);
+	evenly_team_free(one);
 }
 
 static void *second(void *unused)
@@ -80,6 +129,10 @@ int main(int argc, char **argv)
 			_exit(0);
 		}
 		waitpid(child, NULL, 0);
+		return 0;
+	}
+	if (is("pools")) {
+		pools();
 		return 0;
 	}
 	pthread_t thread;

@@ -3,6 +3,12 @@
 
 #include "kernels.h"
 
+ITERATION eliminate(int64_t n, int64_t k, const double *pivot, double *own) {
+    const double factor = own[k] / pivot[k];
+    for (int64_t j = k + 1; j < n; j++)
+        own[j] -= factor * pivot[j];
+}
+
 static uint64_t compute(struct run *run) {
     const int64_t n = run->size;
     double *matrix = zeroed((size_t)(n * n), sizeof *matrix);
@@ -29,12 +35,7 @@ static uint64_t compute(struct run *run) {
             row[best] = row[k];
             row[k] = pivot;
             // The column is read by whoever is behind, so that what was eliminated in it stays.
-            LOOP(run, 0, i, k + 1, n, {
-                double *own = matrix + row[i] * n;
-                const double factor = own[k] / matrix[pivot * n + k];
-                for (int64_t j = k + 1; j < n; j++)
-                    own[j] -= factor * matrix[pivot * n + j];
-            });
+            LOOP(run, 0, i, k + 1, n, eliminate(n, k, matrix + pivot * n, matrix + row[i] * n););
         }
         free(row);
     }

@@ -1,6 +1,11 @@
 // Jacobi: each element becomes the mean of its four neighbours (FIXED, STENCIL).
 #include "kernels.h"
 
+ITERATION relax(int64_t n, int64_t i, const float *from, float *to) {
+    for (int64_t j = 1; j < n - 1; j++)
+        to[i * n + j] = 0.25F * (from[(i - 1) * n + j] + from[(i + 1) * n + j] + from[i * n + j - 1] + from[i * n + j + 1]);
+}
+
 static uint64_t compute(struct run *run) {
     const int64_t n = run->size;
     float *grids[2] = {zeroed((size_t)(n * n), sizeof(float)), zeroed((size_t)(n * n), sizeof(float))};
@@ -14,11 +19,7 @@ static uint64_t compute(struct run *run) {
     for (int64_t step = 0; step < run->steps; step++) {
         const float *from = grids[step % 2];
         float *to = grids[1 - step % 2];
-        LOOP(run, 0, i, 1, n - 1, {
-            for (int64_t j = 1; j < n - 1; j++)
-                to[i * n + j] = 0.25F * (from[(i - 1) * n + j] + from[(i + 1) * n + j] + from[i * n + j - 1] +
-                                         from[i * n + j + 1]);
-        });
+        LOOP(run, 0, i, 1, n - 1, relax(n, i, from, to););
     }
     end_timing();
     return checksum(0, grids[run->steps % 2], (size_t)(n * n) * sizeof(float));

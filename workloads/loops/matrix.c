@@ -1,6 +1,17 @@
 // Matrix: C = A B, a row of C in each iteration (FIXED, INDEPENDENT).
 #include "kernels.h"
 
+ITERATION multiply(int64_t n, int64_t i, const double *a, const double *b, double *c) {
+    double *row = c + i * n;
+    for (int64_t j = 0; j < n; j++)
+        row[j] = 0;
+    for (int64_t k = 0; k < n; k++) {
+        const double factor = a[i * n + k];
+        for (int64_t j = 0; j < n; j++)
+            row[j] += factor * b[k * n + j];
+    }
+}
+
 static uint64_t compute(struct run *run) {
     const int64_t n = run->size;
     double *a = zeroed((size_t)(n * n), sizeof *a), *b = zeroed((size_t)(n * n), sizeof *b);
@@ -15,16 +26,7 @@ static uint64_t compute(struct run *run) {
     begin_timing();
     PARALLEL(run)
     for (int64_t step = 0; step < run->steps; step++)
-        LOOP(run, 0, i, 0, n, {
-            double *row = c + i * n;
-            for (int64_t j = 0; j < n; j++)
-                row[j] = 0;
-            for (int64_t k = 0; k < n; k++) {
-                const double factor = a[i * n + k];
-                for (int64_t j = 0; j < n; j++)
-                    row[j] += factor * b[k * n + j];
-            }
-        });
+        LOOP(run, 0, i, 0, n, multiply(n, i, a, b, c););
     end_timing();
     return checksum(0, c, (size_t)(n * n) * sizeof *c);
 }

@@ -37,6 +37,20 @@ static void attract(struct molecule *all, int64_t one, int64_t other) {
     add(&all[other], force, -1);
 }
 
+// Each with the half that follows it, so that all have the same to do.
+ITERATION attract_half(int64_t n, int64_t i, struct molecule *all) {
+    const int64_t half = n % 2 || i < n / 2 ? n / 2 : n / 2 - 1;
+    for (int64_t k = 1; k <= half; k++)
+        attract(all, i, (i + k) % n);
+}
+
+ITERATION move(struct molecule *one) {
+    for (int axis = 0; axis < 3; axis++) {
+        one->at[axis] = (one->at[axis] + one->force[axis] / 1024) & (EDGE - 1);
+        one->force[axis] = 0;
+    }
+}
+
 static uint64_t compute(struct run *run) {
     const int64_t n = run->size;
     struct molecule *all = zeroed((size_t)n, sizeof *all);
@@ -53,18 +67,8 @@ static uint64_t compute(struct run *run) {
     begin_timing();
     PARALLEL(run)
     for (int64_t step = 0; step < run->steps; step++) {
-        // Each with the half that follows it, so that all have the same to do.
-        LOOP(run, 0, i, 0, n, {
-            const int64_t half = n % 2 || i < n / 2 ? n / 2 : n / 2 - 1;
-            for (int64_t k = 1; k <= half; k++)
-                attract(all, i, (i + k) % n);
-        });
-        LOOP(run, 1, i, 0, n, {
-            for (int axis = 0; axis < 3; axis++) {
-                all[i].at[axis] = (all[i].at[axis] + all[i].force[axis] / 1024) & (EDGE - 1);
-                all[i].force[axis] = 0;
-            }
-        });
+        LOOP(run, 0, i, 0, n, attract_half(n, i, all););
+        LOOP(run, 1, i, 0, n, move(&all[i]););
     }
     end_timing();
     uint64_t sum = 0;

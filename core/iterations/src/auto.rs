@@ -20,8 +20,18 @@ const ARMS: [Policy; 4] = [Policy::Static, Policy::RpSteal, Policy::Rp, Policy::
 const BETTER: f64 = 0.01;
 /// All are tried again after so many windows, the first time and at most.
 const AGAIN: [u32; 2] = [32, 512];
-/// They are tried at once where an iteration takes so much longer than it did.
+/// They are tried at once where an iteration takes so much longer than it did, in two windows in succession.
 const CHANGED: f64 = 1.3;
+
+/// Since the best was found.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    windows: u32,
+    /// The time of an iteration, on average.
+    each: f64,
+    /// The last window took longer than that.
+    slower: bool,
+}
 
 /// Chooses by measurement.
 #[derive(Debug, Clone)]
@@ -29,9 +39,10 @@ pub struct Auto {
     arm: usize,
     /// For each that was tried, the time of an iteration in ns.
     tried: Vec<f64>,
-    /// Since the best was found: windows, and the time of an iteration then.
-    kept: Option<(u32, f64)>,
+    kept: Option<Kept>,
     again: u32,
+    /// The best of the time before.
+    before: usize,
     instances: u32,
     time: Nanos,
     iterations: u64,
@@ -47,6 +58,7 @@ impl Default for Auto {
             tried: Vec::new(),
             kept: None,
             again: AGAIN[0],
+            before: 0,
             instances: 0,
             time: Nanos::ZERO,
             iterations: 0,
@@ -90,17 +102,24 @@ impl Auto {
                 self.arm = self.tried.len();
                 if self.arm == ARMS.len() {
                     self.arm = self.best();
-                    self.kept = Some((0, self.tried[self.arm]));
+                    let same = self.arm == self.before;
+                    self.again = if same { (2 * self.again).min(AGAIN[1]) } else { AGAIN[0] };
+                    self.before = self.arm;
+                    let each = self.tried[self.arm];
+                    self.kept = Some(Kept { windows: 0, each, slower: false });
                     self.tried.clear();
                 }
             }
-            Some((windows, then)) if windows + 1 >= self.again || each > CHANGED * then => {
-                let is_new = each > CHANGED * then;
-                self.again = if is_new { AGAIN[0] } else { (2 * self.again).min(AGAIN[1]) };
-                (self.kept, self.arm) = (None, 0);
+            Some(Kept { windows, each: then, slower }) => {
+                let is_slower = each > CHANGED * then;
+                if windows + 1 >= self.again || is_slower && slower {
+                    (self.kept, self.arm) = (None, 0);
+                } else {
+                    // What takes a little longer each time is no change.
+                    let each = if is_slower { then } else { 0.75 * then + 0.25 * each };
+                    self.kept = Some(Kept { windows: windows + 1, each, slower: is_slower });
+                }
             }
-            // It became faster: from now on that is what it is compared with.
-            Some((windows, then)) => self.kept = Some((windows + 1, then.min(each))),
         }
     }
 

@@ -1,5 +1,6 @@
 //! How fast each processor gets on, relative to the others (section 2.3, Figure 3).
 
+use crate::tasks::TASKS_PER_PROCESSOR;
 use evenly_model::Nanos;
 
 /// A new division is due where powers have changed by more than this part.
@@ -88,9 +89,10 @@ impl Powers {
         let known = || rates.iter().zip(&self.powers).filter_map(|(rate, p)| Some(((*rate)?, p)));
         let (rate, power) = known().fold((0.0, 0.0), |(r, p), (rate, power)| (r + rate, p + power));
         if power > 0.0 {
-            let equal = 1.0 / self.powers.len() as f64;
-            // Whoever had nothing to do is as fast as before, relative to the others; or it has become faster, and is tried again.
-            let tried = |p: f64| p.midpoint(equal) * rate / power;
+            // Whoever had nothing to do is as fast as before, relative to the others. It may have become faster, and so is given a
+            // task at least, by which that is seen.
+            let a_task = 1.1 / (self.powers.len() as f64 * TASKS_PER_PROCESSOR as f64);
+            let tried = |p: f64| p.max(a_task) * rate / power;
             let new =
                 rates.iter().zip(&self.powers).map(|(rate, &p)| rate.unwrap_or_else(|| tried(p)));
             let powers = normalized(new.collect());
@@ -196,16 +198,19 @@ mod tests {
         }
         let [fast, slow, unknown] = powers.get() else { panic!("three") };
         assert!((fast / slow - 2.0).abs() < 1e-9 && unknown < fast && unknown > slow, "{powers:?}");
-        // One of little power that has nothing to do is tried again, and so comes back.
+        // One of little power that has nothing to do is given a task, and so comes back.
         let mut powers = Powers::new(2);
         for _ in 0..4 {
             runs(&mut powers, &[1.0, 0.01], INSTANCES);
         }
         assert!(powers.get()[1] < 0.011);
-        for _ in 0..2 * INSTANCES {
+        for _ in 0..INSTANCES {
             powers.add(&[of(100, 100), Measured::default()]);
         }
-        assert!(powers.get()[1] > 0.2, "{powers:?}");
+        let tasks = powers.get()[1] * 2.0 * TASKS_PER_PROCESSOR as f64;
+        assert!((0.9..1.2).contains(&tasks), "{powers:?}");
+        (0..INSTANCES).for_each(|_| _ = powers.add(&[of(100, 31), of(3, 1)]));
+        assert!(powers.get()[1] > 0.4, "{powers:?}");
         // Would catch: a processor whose CPU is taken, and whose tasks are all stolen, that keeps its share.
         let mut powers = Powers::new(2);
         assert!((0..INSTANCES).any(|_| powers.add(&[of(100, 100), of(100, 0)])));

@@ -32,6 +32,8 @@ pub struct Scheduler {
     version: u64,
     /// Its owners have changed since it was given out.
     due: bool,
+    /// Powers have changed while iterations did not follow them.
+    missed: bool,
     /// How often iterations were divided anew because powers had changed.
     divisions: u64,
 }
@@ -53,6 +55,7 @@ impl Scheduler {
             plan: None,
             version: 0,
             due: false,
+            missed: false,
             divisions: 0,
         }
     }
@@ -73,8 +76,13 @@ impl Scheduler {
         let is_same = self.plan.as_ref().is_some_and(is_same);
         let changed = std::mem::take(&mut self.due) || !is_same;
         if !is_same {
-            let plan = self.plan_for(partitions, bounds, section, address);
-            self.publish(partitions, bounds, &plan);
+            let (plan, is_found) = self.plan_for(partitions, bounds, section, address);
+            // What was found stays as it is, so that loops with other bounds do not follow each other for ever.
+            self.version = version;
+            if !is_found {
+                self.publish(partitions, bounds, &plan);
+            }
+            self.missed &= !self.policy.has_powers();
             self.plan = Some((bounds, plan));
         }
         let empty = || Plan {
@@ -84,13 +92,14 @@ impl Scheduler {
         (&self.plan.get_or_insert_with(|| (bounds, empty())).1, changed)
     }
 
+    /// The plan, and whether it is how the array is divided already.
     fn plan_for(
         &self,
         partitions: &Partitions,
         bounds: Bounds,
         section: Option<Section>,
         address: u64,
-    ) -> Plan {
+    ) -> (Plan, bool) {
         let iterations = bounds.count().unwrap_or(0);
         let share = iterations / self.processors.max(1) as u64;
         let mut smallest = smallest_task(&self.region, self.unit_bytes);
@@ -100,28 +109,44 @@ impl Scheduler {
         let each = section.map_or(0, |s| s.bytes_per_iteration());
         let first = section.map_or(0, |s| s.bytes(&(0..1)).start);
         let first = u64::try_from(i128::from(address).saturating_add(first)).unwrap_or(0);
-        let lead = lead(first, each, smallest, self.unit_bytes);
+        // Backwards, tasks meet where an iteration's data end.
+        let backwards = section.is_some_and(|s| s.coefficient < 0);
+        let begin = if backwards {
+            self.unit_bytes - first.wrapping_add(each) % self.unit_bytes.max(1)
+        } else {
+            first
+        };
+        let lead = lead(begin, each, smallest, self.unit_bytes);
         if let Some(sizes) = self.policy.sizes() {
             let size =
                 iterations.div_ceil(u64::from(u32::MAX) / 2).max(1).div_ceil(smallest) * smallest;
             let tasks = Tasks::of_size(iterations, size, lead);
             let (units, processors) = (tasks.count() as u32, self.processors);
-            return Plan { tasks, hands_out: HandsOut::Next(Chunks { sizes, units, processors }) };
+            return (
+                Plan { tasks, hands_out: HandsOut::Next(Chunks { sizes, units, processors }) },
+                false,
+            );
         }
         let steals = self.policy.steals();
         if self.policy == Policy::Static {
             let size = iterations.div_ceil(self.processors.max(1) as u64).max(1);
             let tasks = Tasks::of_size(iterations, size.div_ceil(smallest) * smallest, lead);
             let owners = (0..tasks.count()).map(|task| task.min(self.processors - 1)).collect();
-            return Plan { tasks, hands_out: HandsOut::Owned { owners, steals } };
+            return (Plan { tasks, hands_out: HandsOut::Owned { owners, steals } }, false);
         }
         let tasks = Tasks::new(iterations, smallest, lead, self.processors);
         let known = section.filter(|_| self.policy.has_powers());
-        let known = known.and_then(|s| partitions.find(&s, tasks, &(0..iterations)));
+        let in_turn = self.region.is_cyclic();
+        let known = known.and_then(|s| partitions.find(&s, tasks, &(0..iterations), in_turn));
+        let is_found = known.is_some() && !self.missed;
         let equal = vec![1.0; self.processors];
         let powers = if self.policy.has_powers() { self.powers.get() } else { &equal };
-        let owners = known.unwrap_or_else(|| divide(&self.region, tasks.count(), powers));
-        Plan { tasks, hands_out: HandsOut::Owned { owners, steals } }
+        let owners = match known {
+            Some(owners) if self.missed => redivide(&self.region, &owners, powers),
+            Some(owners) => owners,
+            None => divide(&self.region, tasks.count(), powers),
+        };
+        (Plan { tasks, hands_out: HandsOut::Owned { owners, steals } }, is_found)
     }
 
     /// Says how the arrays of the region are divided from now on.
@@ -130,7 +155,7 @@ impl Scheduler {
         let Some(main) = self.region.main().filter(|_| self.policy.has_powers()) else { return };
         let iterations = 0..bounds.count().unwrap_or(0);
         let array = main.array;
-        partitions.set(&bounds.section(main), &iterations, owners);
+        partitions.set(&bounds.section(main), plan.tasks, &iterations, owners);
         self.version = partitions.version(array);
     }
 
@@ -138,6 +163,7 @@ impl Scheduler {
     pub fn end(&mut self, partitions: &mut Partitions, outcome: Outcome<'_>) {
         let Some((bounds, mut plan)) = self.plan.take() else { return };
         let divided = self.powers.add(outcome.measured);
+        self.missed |= divided;
         let before = self.policy;
         if let Some(auto) = &mut self.auto {
             auto.add(&outcome);
@@ -145,7 +171,6 @@ impl Scheduler {
         }
         // Where it is another policy, the next instance begins by a plan of its own.
         if self.policy != before {
-            self.divisions += u64::from(divided);
             return;
         }
         if let HandsOut::Owned { owners, .. } = &mut plan.hands_out
@@ -157,6 +182,7 @@ impl Scheduler {
             if divided {
                 *owners = redivide(&self.region, owners, self.powers.get());
                 self.divisions += 1;
+                self.missed = false;
             }
             if divided || outcome.carried_out.is_some() {
                 self.publish(partitions, bounds, &plan);
@@ -274,6 +300,59 @@ mod tests {
                 let shares = if stays { [34, 30] } else { [32, 32] };
                 assert_eq!((owned(plan, 2), changed), (shares.to_vec(), stays), "{policy}");
                 assert!(!scheduler.begin(&mut partitions, ROWS, 0).1);
+            }
+        }
+    }
+
+    /// Would catch: shares that drift as two loops over one array follow each other; a loop whose bounds alternate.
+    #[test]
+    fn loops_over_one_array_do_not_follow_each_other_for_ever() {
+        let mut partitions = Partitions::default();
+        let [mut even, mut odd] =
+            [0, 1].map(|_| Scheduler::new(region(Access::Stencil, 0), Policy::Rp, 4, 64));
+        let rows = |lower| Bounds { lower, upper: 1_009, stride: 1 };
+        let shares = owned(even.begin(&mut partitions, rows(0), 0).0, 4);
+        for _ in 0..50 {
+            odd.begin(&mut partitions, rows(1), 0);
+            assert_eq!(owned(even.begin(&mut partitions, rows(0), 0).0, 4), shares);
+        }
+        assert_eq!(partitions.version(ArrayId(0)), 1);
+        assert!(
+            !even.begin(&mut partitions, rows(0), 0).1 && !odd.begin(&mut partitions, rows(1), 0).1
+        );
+    }
+
+    /// Would catch: `auto` that judges `rp` by how iterations were divided when another CPU was loaded.
+    #[test]
+    fn powers_that_changed_meanwhile_count() {
+        let mut partitions = Partitions::default();
+        let mut first = Scheduler::new(region(Access::Stencil, 0), Policy::Rp, 2, 64);
+        (0..8).for_each(|_| _ = runs(&mut first, &mut partitions, &[1.0, 0.5]));
+        // Another loop sees that it is the other one now, while it does not follow.
+        let mut other = Scheduler::new(region(Access::Stencil, 0), Policy::Static, 2, 64);
+        (0..8).for_each(|_| _ = runs(&mut other, &mut partitions, &[0.5, 1.0]));
+        other.policy = Policy::Rp;
+        other.plan = None;
+        let shares = runs(&mut other, &mut partitions, &[0.5, 1.0]);
+        assert!(shares[1] > 40, "{shares:?}");
+    }
+
+    /// Would catch: tasks of a loop that goes backwards which begin within a cache line.
+    #[test]
+    fn tasks_meet_where_units_do() {
+        for (coefficient, address) in [(1, 24), (-1, 24), (-1, 56), (1, 0), (-1, 0)] {
+            let used = Use::Writes;
+            let section =
+                Section { array: ArrayId(0), used, element_bytes: 8, coefficient, constant: 5_000 };
+            let region = Region { sections: vec![section], ..Region::default() };
+            let bounds = Bounds { lower: 3, upper: 4_000, stride: 1 };
+            let mut scheduler = Scheduler::new(region, Policy::Rp, 2, 64);
+            let tasks = scheduler.begin(&mut Partitions::default(), bounds, address).0.tasks;
+            let section = bounds.section(&section);
+            for task in 1..tasks.count() {
+                let own = section.bytes(&tasks.bounds(task));
+                let meets = if coefficient < 0 { own.end } else { own.start };
+                assert_eq!((i128::from(address) + meets) % 64, 0, "{coefficient}, {address}");
             }
         }
     }

@@ -43,7 +43,8 @@ enum evenly_operation { EVENLY_SUM = 0, EVENLY_MIN = 1, EVENLY_MAX = 2 };
 evenly_team *evenly_team_new(size_t threads);
 void evenly_team_free(evenly_team *team);
 
-/* A loop, which is declared once, and then begun as often as it is carried out. Not to be freed while it is. */
+/* A loop, which is declared once, and then begun as often as it is carried out. It is freed when evenly_next_task has returned 0 to
+ * all threads, and none of them reduces any longer. */
 evenly_region *evenly_region_new(evenly_team *team, const char *name, int load, int access);
 void evenly_region_free(evenly_region *region);
 
@@ -73,7 +74,7 @@ void evenly_abandon(evenly_loop *loop);
 /* Whether a loop has been given up. */
 int evenly_failed(const evenly_region *region);
 
-/* How many iterations a thread has carried out so far, in all instances of the loop that have ended. */
+/* How many iterations a thread has carried out so far. */
 uint64_t evenly_region_iterations(const evenly_region *region, size_t thread);
 
 /* What is called, with one line, where a program does something wrong; NULL is to print it and abort. Where it returns, the loop
@@ -97,6 +98,8 @@ public:
 	loop(evenly_region *region, size_t thread, int64_t lb, int64_t ub, int64_t stride = 1)
 	    : region(region), own(evenly_begin(region, thread, lb, ub, stride))
 	{
+		if (own && evenly_failed(region))
+			evenly_abandon(own);
 		check();
 	}
 	loop(const loop &) = delete;
@@ -113,7 +116,12 @@ public:
 			check();
 		return more;
 	}
-	double reduce(int operation, double given) { return evenly_reduce_double(own, operation, given); }
+	double reduce(int operation, double given)
+	{
+		double all = evenly_reduce_double(own, operation, given);
+		check();
+		return all;
+	}
 
 private:
 	void check() const

@@ -15,6 +15,7 @@ mod figures;
 mod host;
 mod hosts;
 mod labs;
+mod loops;
 mod measure;
 mod measured;
 mod mpi;
@@ -68,6 +69,8 @@ enum Command {
     Uneven(uneven::UnevenArgs),
     /// Programs that collapse because their threads spin, with more threads than CPUs
     Collapse(collapse::CollapseArgs),
+    /// Kernels whose parallel loops are handed out by OpenMP or by evenly, beside a load on one of two CPUs
+    Loops(loops::LoopsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -167,6 +170,7 @@ fn main() -> ExitCode {
         Command::Hosts(args) => hosts::compare(&args),
         Command::Uneven(args) => uneven::compare(&args),
         Command::Collapse(args) => collapse::compare(&args),
+        Command::Loops(args) => loops::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
