@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { BAD_INPUT = 2 };
+
 static struct timespec began, ended;
 
 void begin_timing(void) { clock_gettime(CLOCK_MONOTONIC, &began); }
@@ -35,7 +37,7 @@ static int64_t number(const char *text, const char *what) {
     const long value = strtol(text, &end, 10);
     if (*end || value < 1 || value > 1 << 20) {
         fprintf(stderr, "%s '%s' is no number from 1 to 1048576\n", what, text);
-        exit(EXIT_FAILURE);
+        exit(BAD_INPUT);
     }
     return value;
 }
@@ -59,12 +61,13 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         if (argc > 1 && !strcmp(argv[1], kernels[i]->name))
             kernel = kernels[i];
+    const bool helps = argc > 1 && !strcmp(argv[1], "--help");
     if (!kernel || argc > 6) {
-        fprintf(stderr,
+        fprintf(helps ? stdout : stderr,
                 "Usage: %s matrix|jacobi|sor|shallow|water|gauss [THREADS [omp|evenly|POLICY [SIZE [STEPS]]]]\n"
                 "With omp, OMP_SCHEDULE says how iterations are handed out; a policy is one of evenly.\n",
                 argv[0]);
-        return EXIT_FAILURE;
+        return helps ? EXIT_SUCCESS : BAD_INPUT;
     }
     const char *by = argc > 3 ? argv[3] : "omp";
     struct run run = {
