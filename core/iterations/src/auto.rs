@@ -9,9 +9,11 @@ use crate::plan::Outcome;
 use crate::policy::Policy;
 use evenly_model::Nanos;
 
-/// A window is of so many instances, and so long: the shares of a CPU that is shared follow several slices of the kernel.
+/// A window is of so many instances, and so long: the shares of a CPU that is shared follow several slices of the kernel. Of long
+/// instances fewer will do, which together take LONG.
 const INSTANCES: u32 = 4;
 const LEAST: Nanos = Nanos::from_millis(60);
+const LONG: Nanos = Nanos::from_millis(240);
 /// No other policy is tried while processors wait for each other for less than this part of the time.
 const WAITED: f64 = 0.03;
 /// What is tried where they do, in order; the first is what they had.
@@ -86,7 +88,7 @@ impl Auto {
             self.waited += (outcome.makespan - measured.time).as_secs_f64();
             self.whole += outcome.makespan.as_secs_f64();
         }
-        if self.instances >= INSTANCES && self.time >= LEAST {
+        if self.instances >= INSTANCES && self.time >= LEAST || self.time >= LONG {
             self.window();
         }
     }
@@ -186,6 +188,16 @@ mod tests {
         let others =
             passes(&mut auto, 1_000, 0.3, ms).iter().filter(|p| **p == Policy::Static).count();
         assert!((1..=6).contains(&others), "{others}");
+    }
+
+    /// Would catch: a program of few long loops that is over when it is known how they are to be handed out.
+    #[test]
+    fn of_long_loops_one_says_enough() {
+        let mut auto = Auto::default();
+        let measured = [Nanos::from_millis(500), Nanos::from_millis(300)];
+        let measured = measured.map(|time| Measured { time, iterations: 500 });
+        auto.add(&Outcome { measured: &measured, makespan: measured[0].time, carried_out: None });
+        assert_eq!(auto.policy(), Policy::RpSteal);
     }
 
     #[test]

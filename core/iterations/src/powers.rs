@@ -9,6 +9,8 @@ const HYSTERESIS: f64 = 0.1;
 /// CPU is shared has had several slices of the kernel.
 const INSTANCES: u32 = 4;
 const LEAST: Nanos = Nanos::from_millis(100);
+/// Of long instances fewer will do, which together take so long.
+const LONG: Nanos = Nanos::from_millis(400);
 
 /// What a processor did in one instance of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +79,8 @@ impl Powers {
         }
         self.instances += 1;
         self.time += measured.iter().map(|m| m.time).max().unwrap_or_default();
-        self.instances >= INSTANCES && self.time >= LEAST && self.update()
+        let is_enough = self.instances >= INSTANCES && self.time >= LEAST || self.time >= LONG;
+        is_enough && self.update()
     }
 
     /// New powers from what was done so far, which is forgotten. Whether they have changed.
@@ -176,7 +179,8 @@ mod tests {
         let mut powers = Powers::new(2);
         runs(&mut powers, &[1.0, 0.5], 8);
         assert!(about(&powers, &[2.0 / 3.0, 1.0 / 3.0]));
-        assert_eq!(runs(&mut powers, &[0.5, 1.0], 8), 1);
+        // The first of two may be of a time that has both in it.
+        assert!((1..=2).contains(&runs(&mut powers, &[0.5, 1.0], 8)));
         assert!(about(&powers, &[1.0 / 3.0, 2.0 / 3.0]), "{powers:?}");
     }
 
