@@ -62,7 +62,7 @@ fn whoever_is_late_takes_nothing() {
 #[test]
 fn instances_follow_one_another() {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(|| {
         let board = Arc::new(Board::new(2));
         let done = Arc::new(AtomicUsize::new(0));
