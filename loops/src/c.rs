@@ -13,8 +13,6 @@ use evenly_iterations::{Access, Bounds, Load, Policy, Use};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 type Handler = extern "C" fn(*const c_char);
@@ -49,7 +47,6 @@ pub struct EvenlyRegion {
     declared: Mutex<Declared>,
     region: OnceLock<Region>,
     loops: Box<[EvenlyLoop]>,
-    failed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -75,7 +72,7 @@ pub struct EvenlyLoop {
 struct At {
     state: Option<State>,
     /// The thread of the program that began last is known to give it up when it ends.
-    known_to: Option<std::thread::ThreadId>,
+    known_to: u64,
 }
 
 /// Loops that a thread of the program has begun at some time.
@@ -142,15 +139,13 @@ impl EvenlyRegion {
         })
     }
 
-    fn fails(&self, error: &LoopsError) {
-        self.failed.store(true, Relaxed);
-        wrong(&error.to_string());
+    fn has_failed(&self) -> bool {
+        self.region.get().is_some_and(Region::is_given_up)
     }
 
     fn abandon(&self, thread: usize, how: &str) {
         let Some(own) = self.loops.get(thread) else { return };
         if let Some(mut state) = lock(&own.at).state.take().filter(|state| !state.ended) {
-            self.failed.store(true, Relaxed);
             self.region().abandon(&mut state, how);
         }
     }
@@ -256,7 +251,6 @@ pub unsafe extern "C" fn evenly_region_new(
             declared: Mutex::new(Declared { load, access, policy: None, uses: Vec::new() }),
             region: OnceLock::new(),
             loops: (0..team.0.threads()).map(at).collect(),
-            failed: AtomicBool::new(false),
         }
     }))
 }
@@ -355,14 +349,14 @@ pub unsafe extern "C" fn evenly_begin(
                 // Perhaps it has left this one by longjmp.
                 own.abandon(thread, "began it again before its end");
             }
-            own.fails(&error);
+            wrong(&error.to_string());
             return std::ptr::null();
         }
     };
     let at = &own.loops[thread];
     let mut now = lock(&at.at);
     now.state = Some(state);
-    let known_to = Some(std::thread::current().id());
+    let known_to = this_thread();
     if now.known_to != known_to {
         // While a thread ends nobody is left to give up what it begins.
         let _ = BEGUN.try_with(|begun| begun.add(&at.itself, thread));
@@ -401,7 +395,7 @@ pub unsafe extern "C" fn evenly_next_task(
         Err(error) => {
             // A handler may leave by longjmp.
             drop(at);
-            region.fails(&error);
+            wrong(&error.to_string());
             0
         }
     }
@@ -419,7 +413,7 @@ unsafe fn reduce(own: *const EvenlyLoop, given: u64, together: impl Fn(u64, u64)
     match gathered {
         Ok(all) => all.reduce(together).unwrap_or(given),
         Err(error) => {
-            region.fails(&error);
+            wrong(&error.to_string());
             given
         }
     }
@@ -493,7 +487,7 @@ pub unsafe extern "C" fn evenly_abandon(own: *const EvenlyLoop) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_failed(region: *const EvenlyRegion) -> c_int {
     // SAFETY: the caller's promise is the same.
-    unsafe { given(region, "evenly_failed") }.map_or(1, |region| region.failed.load(Relaxed).into())
+    unsafe { given(region, "evenly_failed") }.is_none_or(EvenlyRegion::has_failed).into()
 }
 
 /// `evenly_region_iterations`: see the header.

@@ -20,14 +20,9 @@ fn reaches(number: u32, other: u32) -> bool {
 }
 
 impl Gate {
-    /// The number.
-    pub fn get(&self) -> u32 {
-        self.number.load(Acquire)
-    }
-
     /// Whether it is reached.
     pub fn has_reached(&self, number: u32) -> bool {
-        reaches(self.get(), number)
+        reaches(self.number.load(Acquire), number)
     }
 
     /// Sets the number, and wakes up those who wait for it.

@@ -264,8 +264,12 @@ impl Region {
         }
     }
 
+    /// Why it was given up. Where it was not, and threads have gone on all the same, the others are those of another process.
     fn why_not(&self) -> LoopsError {
         let forked = || LoopsError::Forked { region: self.name.clone() };
+        if !self.board.is_given_up() {
+            self.board.give_up(forked());
+        }
         self.board.why().cloned().unwrap_or_else(forked)
     }
 
@@ -275,14 +279,15 @@ impl Region {
         thread: usize,
         given: u64,
     ) -> Result<impl Iterator<Item = u64>, LoopsError> {
-        let all = self.team.gather(thread, given, || self.board.is_given_up());
-        all.ok_or_else(|| match self.board.why() {
-            Some(why) => why.clone(),
-            None if self.team.is_forked() => LoopsError::Forked { region: self.name.clone() },
-            None => LoopsError::GivenUp {
-                region: self.name.clone(),
-                why: "a thread ended before it had reduced".into(),
-            },
+        if self.board.is_given_up() {
+            return Err(self.why_not());
+        }
+        self.team.gather(thread, given, || self.board.is_given_up()).ok_or_else(|| {
+            if !self.team.is_forked() {
+                let why = "a thread ended before it had reduced".into();
+                self.board.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
+            }
+            self.why_not()
         })
     }
 
@@ -384,9 +389,6 @@ impl Turn<'_> {
         if !self.state.ended {
             self.region
                 .abandon(&mut self.state, "reduced before it had carried out all of its tasks");
-        }
-        if self.region.is_given_up() {
-            return Err(self.region.why_not());
         }
         let all = self.region.gather(self.state.thread, given.to_bits())?;
         Ok(all.map(f64::from_bits).reduce(together).unwrap_or(given))

@@ -30,10 +30,8 @@ pub(crate) struct Shown {
     /// Tasks by owner, and where those of each begin.
     lists: Box<[AtomicU32]>,
     begins: Box<[AtomicU32]>,
+    /// Who carries out each.
     carried_out: Box<[AtomicU32]>,
-    /// Who owns each.
-    owners: Box<[AtomicU32]>,
-    all: AtomicU32,
 }
 
 fn words(count: usize) -> Box<[AtomicU32]> {
@@ -52,8 +50,6 @@ impl Shown {
             lists: words(most),
             begins: words(threads + 1),
             carried_out: words(most),
-            owners: words(most),
-            all: AtomicU32::new(0),
         }
     }
 
@@ -85,7 +81,6 @@ impl Shown {
     }
 
     fn set_owners(&self, owners: &[usize]) {
-        self.all.store(owners.len() as u32, Relaxed);
         let mut begins = vec![0_u32; self.begins.len()];
         owners.iter().for_each(|&owner| begins[owner + 1] += 1);
         for processor in 1..begins.len() {
@@ -95,7 +90,6 @@ impl Shown {
         for (task, &owner) in owners.iter().enumerate() {
             self.lists[begins[owner] as usize].store(task as u32, Relaxed);
             begins[owner] += 1;
-            self.owners[task].store(owner as u32, Relaxed);
             self.carried_out[task].store(owner as u32, Relaxed);
         }
     }
@@ -145,13 +139,18 @@ impl Shown {
         self.carried_out[task].store(processor as u32, Relaxed);
     }
 
-    /// Who has carried out each task; forgotten afterwards.
+    /// Who has carried out each task. From now on that is its owner.
     pub(crate) fn take_carried_out(&self) -> Vec<usize> {
-        let all = self.all.load(Relaxed) as usize;
-        let take = |task: usize| {
-            let owner = self.owners[task].load(Relaxed);
-            self.carried_out[task].swap(owner, Relaxed) as usize
-        };
-        (0..all).map(take).collect()
+        let mut carried_out: Vec<usize> =
+            self.carried_out.iter().map(|word| word.load(Relaxed) as usize).collect();
+        let mut all = 0;
+        for (owner, length) in self.lengths().enumerate() {
+            for place in 0..length {
+                self.carries_out(self.task(owner, place), owner);
+            }
+            all += usize::from(length);
+        }
+        carried_out.truncate(all);
+        carried_out
     }
 }

@@ -4,79 +4,34 @@
 #![cfg(not(loom))]
 
 use evenly_loops::Policy;
+use evenly_testing::compiled::{Library, code_behind, run};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 
 fn source(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Without the libraries that were built before, which cargo names.
-fn run(program: &mut Command) -> Output {
-    let output = program.env_remove("LD_LIBRARY_PATH").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program:?}: {said}");
-    output
-}
-
 /// Builds a program, linked with the shared or with the static library.
 fn build(file: &Path, shared: bool) -> PathBuf {
-    // Libraries lie beside the test program.
-    let own = std::env::current_exe().unwrap();
-    let libraries = own.parent().unwrap();
-    let form = if shared { "shared" } else { "static" };
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("{}-{form}", file.file_name().unwrap().to_str().unwrap()));
-    let (compiler, standard) = if file.extension().is_some_and(|end| end == "cpp") {
-        ("c++", "-std=c++17")
-    } else {
-        ("cc", "-std=c11")
-    };
-    let mut cc = Command::new(compiler);
-    cc.args([
-        standard,
-        "-D_GNU_SOURCE",
-        "-Wall",
-        "-Wextra",
-        "-Wpedantic",
-        "-Werror",
-        "-g",
-        "-fopenmp",
-        "-I",
-    ])
-    .arg(source("include"))
-    .arg(file)
-    .arg("-o")
-    .arg(&program);
-    if shared {
-        cc.arg("-L").arg(libraries).arg("-levenly_loops");
-        cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
-    } else {
-        cc.arg(libraries.join("libevenly_loops.a")).args(["-lpthread", "-ldl", "-lm"]);
-    }
-    run(&mut cc);
-    program
+    let (include, into) = (source("include"), Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let flags = &["-D_GNU_SOURCE", "-fopenmp"];
+    Library { name: "evenly_loops", include: &include, flags, into }.build(file, shared)
 }
 
 /// The example of the manual, as it stands there, prints what stands there.
 #[test]
 fn the_manuals_example_works() {
     let manual = std::fs::read_to_string(source("../docs/loops.md")).unwrap();
-    let behind = |mark: &str| {
-        let (_, rest) = manual.split_once(mark).unwrap();
-        let code = rest.lines().skip_while(|l| l.is_empty());
-        let code = code.take_while(|l| l.is_empty() || l.starts_with("    "));
-        code.map(|l| format!("{}\n", l.strip_prefix("    ").unwrap_or(l))).collect::<String>()
-    };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("example.c");
-    std::fs::write(&file, behind("<!-- C example -->\n")).unwrap();
+    std::fs::write(&file, code_behind(&manual, "C example")).unwrap();
     let example = build(&file, true);
     for threads in ["1", "3"] {
         let found = printed(Command::new(&example).env("OMP_NUM_THREADS", threads));
-        assert_eq!(found.trim_end(), behind("<!-- its output -->\n").trim_end());
+        assert_eq!(found.trim_end(), code_behind(&manual, "its output").trim_end());
     }
 }
 
@@ -116,6 +71,7 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
     for (way, expected) in [
         ("ends", "loop 'sweep' was given up: thread 1 ended in it"),
         ("leaves", "loop 'sweep' was given up: thread 1 left it before its end"),
+        ("sums", "loop 'sweep' was given up: thread 1 left it before its end"),
         (
             "reduces",
             "loop 'sweep' was given up: thread 1 reduced before it had carried out all of its tasks",
@@ -127,6 +83,7 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
     ] {
         let said = printed(Command::new("timeout").arg("60").arg(wrong()).arg(way));
         assert!(said.contains(expected), "{way}: {said}");
+        assert!(!said.contains("a sum of"), "{way}: {said}");
     }
     for harmless in ["nothing", "pools"] {
         assert_eq!(

@@ -4,6 +4,7 @@
 #![cfg(not(loom))]
 
 use evenly_loops::Policy;
+use evenly_testing::compiled::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,13 +17,6 @@ const KERNELS: [(&str, &str, &str); 6] = [
     ("water", "90", "20"),
     ("gauss", "70", "70"),
 ];
-
-fn printed(command: &mut Command) -> String {
-    let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{command:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 fn build(name: &str, more: &[&str]) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -47,12 +41,14 @@ fn build(name: &str, more: &[&str]) -> PathBuf {
         // The library lies beside the test program.
         cc.arg(own.parent().unwrap().join("libevenly_loops.a")).args(["-lpthread", "-ldl", "-lm"]);
     }
-    printed(&mut cc);
+    run(&mut cc);
     program
 }
 
 fn answer(command: &mut Command) -> String {
-    let said = printed(command);
+    let output = run(command);
+    assert!(output.stderr.is_empty(), "{command:?}: {output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
     let (_, rest) = said.split_once("\"checksum\":\"").unwrap();
     rest[..16].to_owned()
 }

@@ -35,7 +35,7 @@ static void go_on(evenly_region *of, size_t thread)
 			continue;
 		if (is("ends"))
 			pthread_exit(NULL);
-		if (is("leaves"))
+		if (is("leaves") || is("sums"))
 			evenly_abandon(loop);
 		if (is("jumps"))
 			longjmp(out, 1);
@@ -48,6 +48,8 @@ static void go_on(evenly_region *of, size_t thread)
 		if (is("reduces"))
 			evenly_reduce_double(loop, EVENLY_SUM, 1);
 	}
+	if (is("sums") && evenly_reduce_double(loop, EVENLY_SUM, 1) != 1)
+		says("a sum of a loop that was given up");
 }
 
 static void *has_it_next(void *alone)

@@ -99,7 +99,7 @@ impl Auto {
         (self.instances, self.time, self.iterations) = (0, Nanos::ZERO, 0);
         (self.waited, self.whole) = (0.0, 0.0);
         match self.kept {
-            // The least common case first: the guess stands while nobody waits.
+            // While nobody waits nothing is tried.
             None if self.tried.is_empty() && !waits => self.before = None,
             None if self.before.is_none() => self.keep(GUESS, None),
             None => {

@@ -69,10 +69,9 @@ impl Scheduler {
         address: u64,
     ) -> (&Plan, bool) {
         let section = self.region.main().map(|section| bounds.section(section));
-        let version = section.map_or(0, |section| partitions.version(section.array));
-        let is_same = |(known, _): &(Bounds, Plan)| {
-            *known == bounds && (!self.policy.has_powers() || version == self.version)
-        };
+        let followed = section.filter(|_| self.policy.has_powers());
+        let version = followed.map_or(0, |section| partitions.version(section.array));
+        let is_same = |(known, _): &(Bounds, Plan)| *known == bounds && version == self.version;
         let is_same = self.plan.as_ref().is_some_and(is_same);
         let changed = std::mem::take(&mut self.due) || !is_same;
         if !is_same {

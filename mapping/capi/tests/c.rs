@@ -6,10 +6,11 @@ use evenly_map::{Case, Files, machine, present, write};
 use evenly_mapper::{EvenlyMapObjectives, EvenlyMapOptions, EvenlyMapProblem};
 use evenly_model::Nanos;
 use evenly_nuco::map::{MAPPERS, Options};
+use evenly_testing::compiled::{Library, code_behind, run};
 use std::fs;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 
 const FACTORS: &str = "1,1.36,2.48,3.6\n1.36,1,3.6,2.48\n2.48,3.6,1,1.36\n3.6,2.48,1.36,1\n";
@@ -18,35 +19,10 @@ fn source(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-fn run(program: &mut Command) -> Output {
-    let output = program.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program:?}: {said}");
-    output
-}
-
 /// Builds a program, linked with the shared or with the static library.
 fn build(file: &Path, shared: bool) -> PathBuf {
-    // Libraries lie beside the test program.
-    let own = std::env::current_exe().unwrap();
-    let libraries = own.parent().unwrap();
-    let name = file.file_stem().unwrap().to_str().unwrap();
-    let form = if shared { "shared" } else { "static" };
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{form}"));
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-I"])
-        .arg(source("include"))
-        .arg(file)
-        .arg("-o")
-        .arg(&program);
-    if shared {
-        cc.arg("-L").arg(libraries).arg("-levenly_mapper");
-        cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
-    } else {
-        cc.arg(libraries.join("libevenly_mapper.a")).args(["-lpthread", "-ldl", "-lm"]);
-    }
-    run(&mut cc);
-    program
+    let (include, into) = (source("include"), Path::new(env!("CARGO_TARGET_TMPDIR")));
+    Library { name: "evenly_mapper", include: &include, flags: &[], into }.build(file, shared)
 }
 
 fn programs() -> &'static [PathBuf; 2] {
@@ -58,18 +34,12 @@ fn programs() -> &'static [PathBuf; 2] {
 #[test]
 fn the_manuals_example_works() {
     let manual = fs::read_to_string(source("../../docs/map.md")).unwrap();
-    let behind = |mark: &str| {
-        let (_, rest) = manual.split_once(mark).unwrap();
-        let code = rest.lines().skip_while(|l| l.is_empty());
-        let code = code.take_while(|l| l.is_empty() || l.starts_with("    "));
-        code.map(|l| format!("{}\n", l.strip_prefix("    ").unwrap_or(l))).collect::<String>()
-    };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("strategy.c");
-    fs::write(&file, behind("<!-- C example -->\n")).unwrap();
+    fs::write(&file, code_behind(&manual, "C example")).unwrap();
     let output = run(&mut Command::new(build(&file, true)));
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(printed.trim_end(), behind("<!-- its output -->\n").trim_end());
+    assert_eq!(printed.trim_end(), code_behind(&manual, "its output").trim_end());
 }
 
 /// As `./dev install` lays it out, by what pkg-config says of it.

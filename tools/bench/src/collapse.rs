@@ -11,6 +11,7 @@
 mod beside;
 mod kinds;
 
+use crate::measure::result;
 use crate::measured::Measured;
 use crate::mpi::{ENVIRONMENT, METBENCH, MpiArg};
 use crate::show::{interrupts, print, table};
@@ -153,11 +154,9 @@ impl Bench<'_> {
         if let (Some(other), Beside::Copy) = (other, beside) {
             other.wait(LIMIT)?;
         }
-        let text = crate::measure::printed(&outcome).unwrap_or_default();
-        let printed: serde_json::Value = serde_json::from_str(text.trim())
-            .with_context(|| format!("{} {arm}: it printed no result: {text}", kind.name))?;
-        let seconds = printed["makespan_s"].as_f64().context("a result without makespan_s")?;
-        Ok((seconds * part as f64, printed["checksum"].to_string()))
+        let (seconds, checksum) =
+            result(&outcome).with_context(|| format!("{} {arm}", kind.name))?;
+        Ok((seconds * part as f64, checksum))
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Invariant: all arms are interleaved, and each run's checksum is that of all others of the same kernel.
 
-use crate::measure::{Running, printed};
+use crate::measure::{Running, result};
 use crate::measured::Measured;
 use crate::show::{interrupts, print, table};
 use crate::suite::is_asked;
@@ -16,7 +16,7 @@ use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{Arm, Executor, ProcessExecutor};
 use evenly_model::CpuSet;
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -92,8 +92,7 @@ impl Load {
         };
         let mut command = Command::new(tools.workload("noise"));
         command.args(["--cpu", cpu]).args(how);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Some(Running(command.spawn().context("cannot start a neighbour")?)))
+        Running::quiet(&mut command).map(Some)
     }
 }
 
@@ -104,10 +103,8 @@ fn run(
     [kernel, size, steps]: Kernel,
     (arm, program, schedule): (&'static str, &str, &str),
 ) -> anyhow::Result<(f64, String)> {
-    let by = match (schedule, arm) {
-        ("", policy) => policy,
-        _ => "omp",
-    };
+    // Policies of evenly have the names of their arms.
+    let by = if schedule.is_empty() { arm } else { "omp" };
     let program = tools.path(program)?.into_os_string();
     let words = [kernel, "2", by, size, steps].map(Into::into);
     let env = [("OMP_SCHEDULE", schedule), ("OMP_PROC_BIND", "true")];
@@ -115,11 +112,7 @@ fn run(
     let env = env.map(|(name, value)| (name.into(), value.into())).collect();
     let argv = std::iter::once(program).chain(words);
     let outcome = executor.run(&Arm { env, ..Arm::new(arm, argv) }, 0)?;
-    let text = printed(&outcome).unwrap_or_default();
-    let result: serde_json::Value = serde_json::from_str(text.trim())
-        .with_context(|| format!("{kernel} {arm}: it printed no result: {text}"))?;
-    let seconds = result["makespan_s"].as_f64().context("a result without makespan_s")?;
-    Ok((seconds, result["checksum"].to_string()))
+    result(&outcome).with_context(|| format!("{kernel} {arm}"))
 }
 
 /// Runs the benchmark, and prints what came out.

@@ -195,6 +195,15 @@ impl HostExecutor {
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
+    /// Starts one that nobody hears of.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub(crate) fn quiet(command: &mut Command) -> anyhow::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(command.spawn().context("cannot start a neighbour")?))
+    }
+
     /// Waits until it ends by itself.
     ///
     /// # Errors
@@ -316,6 +325,18 @@ pub(crate) fn printed(outcome: &RunOutcome) -> Option<String> {
     let mut text = String::new();
     outcome.output.reader().take(1 << 20).read_to_string(&mut text).ok()?;
     Some(text)
+}
+
+/// The makespan that the program has printed, in seconds, and its checksum.
+///
+/// # Errors
+/// Where it has not.
+pub(crate) fn result(outcome: &RunOutcome) -> anyhow::Result<(f64, String)> {
+    let text = printed(outcome).unwrap_or_default();
+    let result: serde_json::Value = serde_json::from_str(text.trim())
+        .with_context(|| format!("it printed no result: {text}"))?;
+    let seconds = result["makespan_s"].as_f64().context("a result without makespan_s")?;
+    Ok((seconds, result["checksum"].to_string()))
 }
 
 /// The part of the time from the start to their ends in which threads had no CPU, from the times that

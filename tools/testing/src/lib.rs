@@ -1,5 +1,5 @@
 //! What tests of several crates share: how a test says that it cannot run on this machine, how it waits
-//! ([`waiting`]), [`scripts`] to run, [`snapshots`] for policies to decide on, and control [`groups`].
+//! ([`waiting`]), [`scripts`] to run, [`compiled`] programs, [`snapshots`] for policies to decide on, and control [`groups`].
 //!
 //! The test harness hides what a test prints unless it fails, so that one which returns early looks
 //! like one that passed. [`skip`] writes past the harness, and where it is known what the machine
@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compiled;
 pub mod groups;
 pub mod scripts;
 pub mod snapshots;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// CPUs of a program under a quota.
@@ -62,8 +62,7 @@ impl Beside {
                 command
             }
         };
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Some(Running(command.spawn().context("cannot start a neighbour")?)))
+        Running::quiet(&mut command).map(Some)
     }
 }
 
