@@ -6,8 +6,8 @@ use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
 use crossbeam_utils::CachePadded;
 use evenly_iterations::{
-    ArrayId, Bounds, HandsOut, Measured, Outcome, Policy, Region as Declared, Scheduler, Section,
-    Tasks,
+    ArrayId, Bounds, HandsOut, Measured, Memory, Outcome, Policy, Region as Declared, Scheduler,
+    Section, Tasks,
 };
 use evenly_model::Nanos;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,7 +65,11 @@ impl Region {
             shown: Shown::new(threads),
             lanes: (0..threads).map(|_| CachePadded::default()).collect(),
             address: address.map_or(0, |(_, address)| *address),
-            scheduler: Mutex::new(Scheduler::new(declared, policy, threads, LINE_BYTES)),
+            scheduler: Mutex::new(Scheduler::new(
+                declared,
+                policy,
+                Memory::of_one_node(threads, LINE_BYTES),
+            )),
             team,
             release_ns: AtomicU64::new(0),
             instances: AtomicU64::new(0),
@@ -128,8 +132,7 @@ impl Region {
     /// By the first thread of the team.
     fn set_up(&self, instance: u32, bounds: Bounds) {
         let mut scheduler = lock(&self.scheduler);
-        let (plan, changed) =
-            scheduler.begin(&mut lock(&self.team.partitions), bounds, self.address);
+        let (plan, changed) = scheduler.begin(&mut lock(&self.team.common), bounds, self.address);
         if changed {
             self.shown.set(bounds, plan);
         }
@@ -162,7 +165,7 @@ impl Region {
         let carried_out = stolen.then(|| self.shown.take_carried_out());
         let outcome =
             Outcome { measured: &measured, makespan, carried_out: carried_out.as_deref() };
-        lock(&self.scheduler).end(&mut lock(&self.team.partitions), outcome);
+        lock(&self.scheduler).end(&mut lock(&self.team.common), outcome);
         self.instances.fetch_add(1, Relaxed);
     }
 
@@ -311,7 +314,7 @@ impl Region {
         let scheduler = lock(&self.scheduler);
         Report {
             policy: scheduler.policy(),
-            powers: scheduler.powers().to_vec(),
+            powers: lock(&self.team.common).powers.get().to_vec(),
             divisions: scheduler.divisions(),
             instances: self.instances.load(Relaxed),
             iterations: self.lanes.iter().map(|lane| lane.all.load(Relaxed)).collect(),

@@ -5,7 +5,7 @@ use crate::board::Board;
 use crate::error::LoopsError;
 use crate::gate::Gate;
 use crossbeam_utils::CachePadded;
-use evenly_iterations::Partitions;
+use evenly_iterations::Common;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -56,7 +56,7 @@ struct Member {
 pub(crate) struct Shared {
     members: Box<[CachePadded<Member>]>,
     loops: Mutex<Vec<(String, Weak<Board>)>>,
-    pub(crate) partitions: Mutex<Partitions>,
+    pub(crate) common: Mutex<Common>,
     arrays: Mutex<Vec<u64>>,
     came: AtomicU32,
     gathered: Gate,
@@ -77,7 +77,7 @@ impl Shared {
         Ok(Self {
             members: (0..threads).map(|_| CachePadded::default()).collect(),
             loops: Mutex::default(),
-            partitions: Mutex::default(),
+            common: Mutex::new(Common::new(threads)),
             arrays: Mutex::default(),
             came: AtomicU32::new(0),
             gathered: Gate::default(),

@@ -25,6 +25,7 @@
 mod driver;
 mod file;
 mod ideal;
+mod loops;
 mod machine;
 mod replay;
 mod report;
@@ -38,6 +39,10 @@ pub use driver::{
 };
 pub use file::{Described, parse, parse_seeded};
 pub use ideal::{IdealOptions, IdealRun, ideal};
+pub use loops::{
+    Cluster, ClusterCosts, Divides, Everywhere, LOOP_KERNELS, LoopError, LoopKernel, LoopProgram,
+    LoopRun, OfLoop, ParallelLoop, Updates, loop_kernel, run_loops,
+};
 pub use machine::Sim;
 pub use replay::{Replay, ReplayMove, ReplayPoint, replay};
 pub use report::{MOST_SAMPLES, Report, SCHEMA, Sample, thinned};

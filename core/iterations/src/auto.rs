@@ -40,6 +40,7 @@ struct Kept {
 /// Chooses by measurement.
 #[derive(Debug, Clone)]
 pub struct Auto {
+    arms: &'static [Policy],
     arm: usize,
     /// For each that was tried, the time of an iteration in ns.
     tried: Vec<f64>,
@@ -55,9 +56,13 @@ pub struct Auto {
     whole: f64,
 }
 
-impl Default for Auto {
-    fn default() -> Self {
+impl Auto {
+    /// Nothing is known of the region. Where data have to move from node to node, what whoever comes next takes is not tried: its
+    /// data would go with it, each time.
+    #[must_use]
+    pub fn new(of_one_node: bool) -> Self {
         Self {
+            arms: if of_one_node { &ARMS } else { &ARMS[..ARMS.len() - 1] },
             arm: 0,
             tried: Vec::new(),
             kept: None,
@@ -70,13 +75,11 @@ impl Default for Auto {
             whole: 0.0,
         }
     }
-}
 
-impl Auto {
     /// What the next instance is handed out by.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        ARMS[self.arm]
+        self.arms[self.arm]
     }
 
     /// Learns from an instance that was handed out so.
@@ -105,7 +108,7 @@ impl Auto {
             None => {
                 self.tried.push(each);
                 self.arm = self.tried.len();
-                if self.arm == ARMS.len() {
+                if self.arm == self.arms.len() {
                     let best = self.best();
                     let is_new = self.before != Some(best);
                     self.again = if is_new { AGAIN[0] } else { (2 * self.again).min(AGAIN[1]) };
@@ -168,13 +171,13 @@ mod tests {
 
     #[test]
     fn it_is_static_while_nobody_waits() {
-        let mut auto = Auto::default();
+        let mut auto = Auto::new(true);
         assert_eq!(passes(&mut auto, 1_000, 0.02, |_| 20), [Policy::Static]);
     }
 
     #[test]
     fn the_fastest_is_kept_and_the_others_are_tried_ever_more_seldom() {
-        let mut auto = Auto::default();
+        let mut auto = Auto::new(true);
         let ms = |policy| match policy {
             Policy::Static => 40,
             Policy::Rp => 25,
@@ -193,7 +196,7 @@ mod tests {
     /// Would catch: a program of few long loops that is over when it is known how they are to be handed out.
     #[test]
     fn of_long_loops_one_says_enough() {
-        let mut auto = Auto::default();
+        let mut auto = Auto::new(true);
         let measured = [Nanos::from_millis(500), Nanos::from_millis(300)];
         let measured = measured.map(|time| Measured { time, iterations: 500 });
         auto.add(&Outcome { measured: &measured, makespan: measured[0].time, carried_out: None });
@@ -202,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_load_that_comes_or_goes_is_seen() {
-        let mut auto = Auto::default();
+        let mut auto = Auto::new(true);
         let ms = |policy| if policy == Policy::RpSteal { 30 } else { 40 };
         passes(&mut auto, 10, 0.3, ms);
         assert_eq!(auto.policy(), Policy::RpSteal);

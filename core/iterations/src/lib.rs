@@ -7,9 +7,6 @@
 //!        +-- tasks go to faster processors <-- powers changed <-- times, from the release to each one's finish
 //! ```
 //!
-//! The nodes of the paper's machine, within which tasks are stolen and between which they are moved, are not here: a node is a
-//! processor to whoever divides between nodes.
-//!
 //! A *processor* is whoever carries out iterations: a thread, or a rank. A *task* is a number of consecutive iterations; all
 //! tasks of a loop but the first and the last have the same.
 //!
@@ -20,7 +17,9 @@
 mod auto;
 mod bounds;
 mod chunks;
+mod common;
 mod division;
+mod memory;
 mod partitions;
 mod plan;
 mod policy;
@@ -32,14 +31,16 @@ mod tasks;
 pub use auto::Auto;
 pub use bounds::Bounds;
 pub use chunks::{Chunks, Sizes};
+pub use common::Common;
 pub use division::{Owners, divide, redivide};
+pub use memory::Memory;
 pub use partitions::Partitions;
 pub use plan::{HandsOut, Outcome, Plan};
 pub use policy::{Policy, UnknownPolicy};
 pub use powers::{Measured, Powers};
 pub use region::{Access, ArrayId, Load, Region, Section, Use};
 pub use scheduler::Scheduler;
-pub use tasks::{TASKS_PER_PROCESSOR, Tasks, lead, runs_alone, smallest_task};
+pub use tasks::{TASKS_PER_PROCESSOR, Tasks, lead, smallest_task};
 
 /// A thread or rank by its place among those that carry out a loop.
 pub type Processor = usize;

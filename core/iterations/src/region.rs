@@ -105,6 +105,22 @@ impl Region {
         let mut placed = self.sections.iter().filter(|s| s.bytes_per_iteration() > 0);
         placed.clone().find(|s| s.used == Use::Writes).or_else(|| placed.next())
     }
+
+    /// Of each array in which iterations have places of their own, the section that is the nearest to that of [`Region::main`]:
+    /// what an iteration uses of its neighbours is theirs.
+    pub fn placed(&self) -> impl Iterator<Item = &Section> {
+        let at = |s: &Section| i128::from(s.constant) / i128::from(s.coefficient);
+        let main = self.main().map_or(0, at);
+        let distance = move |s: &Section| (at(s) - main).abs();
+        let places = move |s: &&Section| s.bytes_per_iteration() > 0;
+        let all = self.sections.iter().enumerate().filter(move |(_, s)| places(s));
+        all.filter(move |(i, s)| {
+            let same = self.sections.iter().enumerate().filter(|(_, o)| places(o));
+            let mut same = same.filter(|(_, o)| o.array == s.array);
+            same.all(|(j, o)| (distance(s), *i) <= (distance(o), j))
+        })
+        .map(|(_, s)| s)
+    }
 }
 
 #[cfg(test)]

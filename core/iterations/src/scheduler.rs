@@ -7,102 +7,220 @@
 use crate::auto::Auto;
 use crate::bounds::Bounds;
 use crate::chunks::Chunks;
+use crate::common::Common;
 use crate::division::{Owners, divide, redivide};
+use crate::memory::Memory;
 use crate::partitions::Partitions;
 use crate::plan::{HandsOut, Outcome, Plan};
 use crate::policy::Policy;
-use crate::powers::Powers;
-use crate::region::{Region, Section};
+use crate::region::{ArrayId, Region, Section};
 use crate::tasks::{Tasks, lead, smallest_task};
+use evenly_model::Nanos;
 
 /// Where tasks need not be of whole units of coherence: where they would make a share larger by more than this part of it.
 const ROUNDED: u64 = 128;
+
+/// Where data are does not matter to a region that computes for so many times as long as they take to move (section 2.4: "unless
+/// the amount of computation per data unit is high relative to the communication cost").
+const COMPUTES: u64 = 32;
+
+/// Bytes of a cache line, the unit of coherence within a node.
+const LINE_BYTES: u64 = 64;
+
+/// What is planned for instances with these bounds.
+#[derive(Debug, PartialEq)]
+struct Known {
+    bounds: Bounds,
+    plan: Plan,
+    /// The node on which alone it is carried out, if it is.
+    node: Option<usize>,
+}
+
+/// How iterations are divided already.
+struct Found {
+    /// As is said of this array.
+    array: Option<ArrayId>,
+    tasks: Tasks,
+    owners: Owners,
+    /// How often powers had changed by then.
+    changes: u64,
+}
 
 /// Hands out the iterations of a region.
 #[derive(Debug)]
 pub struct Scheduler {
     region: Region,
-    processors: usize,
-    unit_bytes: u64,
+    /// Among those of its program, once it has ended an instance.
+    number: Option<u32>,
+    memory: Memory,
     policy: Policy,
     auto: Option<Auto>,
-    powers: Powers,
-    plan: Option<(Bounds, Plan)>,
-    /// The version of the array's partition that it is by.
-    version: u64,
+    known: Option<Known>,
+    /// What all loops had in common when that was planned.
+    version: (u64, u64),
     /// Its owners have changed since it was given out.
     due: bool,
-    /// Powers have changed while iterations did not follow them.
-    missed: bool,
+    /// In this instance data move to their new owners.
+    settles: bool,
+    /// It computes so much that it does not matter where its data are.
+    computes: bool,
+    /// It is not carried out on the node that has its data, as that takes longer than to move them.
+    moves_instead: bool,
     /// How often iterations were divided anew because powers had changed.
     divisions: u64,
 }
 
 impl Scheduler {
-    /// For so many processors, which keep data in units of so many bytes.
+    /// For the processors of this memory.
     #[must_use]
-    pub fn new(region: Region, policy: Policy, processors: usize, unit_bytes: u64) -> Self {
-        let auto = (policy == Policy::Auto).then(Auto::default);
+    pub fn new(region: Region, policy: Policy, memory: Memory) -> Self {
+        let auto = (policy == Policy::Auto).then(|| Auto::new(memory.is_one_node()));
         let policy = auto.as_ref().map_or(policy, Auto::policy);
-        let powers = Powers::new(processors);
         Self {
             region,
-            processors,
-            unit_bytes,
+            number: None,
+            memory,
             policy,
             auto,
-            powers,
-            plan: None,
-            version: 0,
+            known: None,
+            version: (0, 0),
             due: false,
-            missed: false,
+            settles: false,
+            computes: false,
+            moves_instead: false,
             divisions: 0,
         }
     }
 
     /// The plan for an instance with these bounds, whose first array that is written begins at this address; and whether it is
     /// another than that of the one before. Where the stride is 0 there is nothing to do.
-    pub fn begin(
-        &mut self,
-        partitions: &mut Partitions,
-        bounds: Bounds,
-        address: u64,
-    ) -> (&Plan, bool) {
-        let section = self.region.main().map(|section| bounds.section(section));
-        let followed = section.filter(|_| self.policy.has_powers());
-        let version = followed.map_or(0, |section| partitions.version(section.array));
-        let is_same = |(known, _): &(Bounds, Plan)| *known == bounds && version == self.version;
-        let is_same = self.plan.as_ref().is_some_and(is_same);
-        let changed = std::mem::take(&mut self.due) || !is_same;
-        if !is_same {
-            let (plan, is_found) = self.plan_for(partitions, bounds, section, address);
-            // What was found stays as it is, so that loops with other bounds do not follow each other for ever.
-            self.version = version;
-            if !is_found {
-                self.publish(partitions, bounds, &plan);
-            }
-            self.missed &= !self.policy.has_powers();
-            self.plan = Some((bounds, plan));
+    pub fn begin(&mut self, common: &mut Common, bounds: Bounds, address: u64) -> (&Plan, bool) {
+        let version = if self.policy.has_powers() { common.version() } else { (0, 0) };
+        let is_same = |known: &Known| known.bounds == bounds && version == self.version;
+        let mut changed = std::mem::take(&mut self.due);
+        if !self.known.as_ref().is_some_and(is_same) {
+            let (known, anew) = self.plan(common, bounds, address);
+            self.settles = !self.computes && self.moves_data(&known, anew);
+            changed |= self.known.as_ref() != Some(&known);
+            self.version = if self.policy.has_powers() { common.version() } else { (0, 0) };
+            self.known = Some(known);
         }
-        let empty = || Plan {
-            tasks: Tasks::of_size(0, 1, 0),
-            hands_out: HandsOut::Owned { owners: Owners::new(), steals: false },
+        let empty = || Known {
+            bounds,
+            plan: Plan {
+                tasks: Tasks::of_size(0, 1, 0),
+                hands_out: HandsOut::Owned { owners: Owners::new(), steals: false },
+            },
+            node: None,
         };
-        (&self.plan.get_or_insert_with(|| (bounds, empty())).1, changed)
+        (&self.known.get_or_insert_with(empty).plan, changed)
     }
 
-    /// The plan, and whether it is how the array is divided already.
-    fn plan_for(
-        &self,
-        partitions: &Partitions,
-        bounds: Bounds,
-        section: Option<Section>,
-        address: u64,
-    ) -> (Plan, bool) {
+    /// Whether another node has some of the data from now on.
+    fn moves_data(&self, after: &Known, anew: bool) -> bool {
+        let owners = |known: &'_ Known| match &known.plan.hands_out {
+            HandsOut::Owned { owners, .. } => owners.clone(),
+            HandsOut::Next(_) => Owners::new(),
+        };
+        let same_tasks = |k: &&Known| k.bounds == after.bounds && k.plan.tasks == after.plan.tasks;
+        !self.memory.is_one_node()
+            && match self.known.as_ref().filter(same_tasks) {
+                // Bounds that change move none.
+                None => anew,
+                Some(before) => {
+                    let nodes = |known| owners(known).into_iter().map(|p| self.memory.nodes[p]);
+                    !nodes(before).eq(nodes(after))
+                }
+            }
+    }
+
+    /// What is planned, and whether it was divided anew.
+    fn plan(&mut self, common: &mut Common, bounds: Bounds, address: u64) -> (Known, bool) {
+        let section = self.region.main().map(|section| bounds.section(section));
         let iterations = bounds.count().unwrap_or(0);
-        let share = iterations / self.processors.max(1) as u64;
-        let mut smallest = smallest_task(&self.region, self.unit_bytes);
-        if self.policy == Policy::Static && smallest.saturating_mul(ROUNDED) > share {
+        let tasks = self.tasks(iterations, section, address);
+        if let Some(sizes) = self.policy.sizes() {
+            let (units, processors) = (tasks.count() as u32, self.memory.processors());
+            let hands_out = HandsOut::Next(Chunks { sizes, units, processors });
+            return (Known { bounds, plan: Plan { tasks, hands_out }, node: None }, false);
+        }
+        let steals = self.policy.steals();
+        let known = |tasks, owners, node| {
+            let plan = Plan { tasks, hands_out: HandsOut::Owned { owners, steals } };
+            Known { bounds, plan, node }
+        };
+        if self.policy == Policy::Static {
+            let last = self.memory.processors().saturating_sub(1);
+            let owners = (0..tasks.count()).map(|task| task.min(last)).collect();
+            return (known(tasks, owners, None), false);
+        }
+        if !self.policy.has_powers() {
+            let equal = vec![1.0; self.memory.processors()];
+            return (known(tasks, divide(&self.region, tasks.count(), &equal), None), false);
+        }
+        let powers = common.powers.get().to_vec();
+        let found = self.found(&common.partitions, bounds, tasks);
+        if found.is_none()
+            && let Some(node) = section.and_then(|s| self.node(&common.partitions, &s, iterations))
+        {
+            // Within the node, so that cache lines count.
+            let smallest = smallest_task(&self.region, LINE_BYTES);
+            let tasks = Tasks::new(iterations, smallest, 0, self.memory.processors());
+            let owners = divide(&self.region, tasks.count(), &self.powers_of(&powers, node));
+            return (known(tasks, owners, Some(node)), false);
+        }
+        let changes = common.powers.changes();
+        // Where arrays say nothing it is found as it was left.
+        let by_itself = section.is_none() || self.computes;
+        let before = self.known.as_ref().filter(|k| by_itself && k.bounds == bounds);
+        let before = before.and_then(|k| match &k.plan.hands_out {
+            HandsOut::Owned { owners, .. } if k.plan.tasks == tasks => {
+                Some(Found { array: None, tasks, owners: owners.clone(), changes: self.version.0 })
+            }
+            _ => None,
+        });
+        let (array, tasks, owners) = match found.or(before) {
+            Some(found) if found.changes == changes => (found.array, found.tasks, found.owners),
+            Some(found) => {
+                self.divisions += 1;
+                (None, found.tasks, redivide(&self.region, &found.owners, &powers))
+            }
+            None => (None, tasks, divide(&self.region, tasks.count(), &powers)),
+        };
+        let known = known(tasks, owners, None);
+        if !self.computes {
+            self.publish(common, &known, array);
+        }
+        (known, array.is_none())
+    }
+
+    /// How one of its arrays is divided already: the one of which that was said last.
+    fn found(&self, partitions: &Partitions, bounds: Bounds, tasks: Tasks) -> Option<Found> {
+        if self.computes {
+            return None;
+        }
+        let iterations = 0..bounds.count().unwrap_or(0);
+        let in_turn = self.region.is_cyclic();
+        let find = |section: Section| {
+            let tasks = Some(section)
+                .filter(|_| in_turn)
+                .and_then(|s| partitions.tasks(&s, iterations.end))
+                .unwrap_or(tasks);
+            let owners = partitions.find(&section, tasks, &iterations, in_turn)?;
+            let (stamp, changes) = partitions.last(section.array);
+            Some((stamp, Found { array: Some(section.array), tasks, owners, changes }))
+        };
+        let found = self.region.placed().map(|s| bounds.section(s)).filter_map(find);
+        found.max_by_key(|(stamp, _)| *stamp).map(|(_, found)| found)
+    }
+
+    /// The iterations in tasks.
+    fn tasks(&self, iterations: u64, section: Option<Section>, address: u64) -> Tasks {
+        let (processors, unit_bytes) =
+            (self.memory.processors().max(1) as u64, self.memory.unit_bytes);
+        let mut smallest = smallest_task(&self.region, unit_bytes);
+        let is_coarse = smallest.saturating_mul(ROUNDED) > iterations / processors;
+        if self.policy == Policy::Static && is_coarse || self.computes {
             smallest = 1;
         }
         let each = section.map_or(0, |s| s.bytes_per_iteration());
@@ -111,90 +229,108 @@ impl Scheduler {
         // Backwards, tasks meet where an iteration's data end.
         let backwards = section.is_some_and(|s| s.coefficient < 0);
         let begin = if backwards {
-            self.unit_bytes - first.wrapping_add(each) % self.unit_bytes.max(1)
+            unit_bytes - first.wrapping_add(each) % unit_bytes.max(1)
         } else {
             first
         };
-        let lead = lead(begin, each, smallest, self.unit_bytes);
-        if let Some(sizes) = self.policy.sizes() {
-            let size =
-                iterations.div_ceil(u64::from(u32::MAX) / 2).max(1).div_ceil(smallest) * smallest;
-            let tasks = Tasks::of_size(iterations, size, lead);
-            let (units, processors) = (tasks.count() as u32, self.processors);
-            return (
-                Plan { tasks, hands_out: HandsOut::Next(Chunks { sizes, units, processors }) },
-                false,
-            );
-        }
-        let steals = self.policy.steals();
-        if self.policy == Policy::Static {
-            let size = iterations.div_ceil(self.processors.max(1) as u64).max(1);
-            let tasks = Tasks::of_size(iterations, size.div_ceil(smallest) * smallest, lead);
-            let owners = (0..tasks.count()).map(|task| task.min(self.processors - 1)).collect();
-            return (Plan { tasks, hands_out: HandsOut::Owned { owners, steals } }, false);
-        }
-        let tasks = Tasks::new(iterations, smallest, lead, self.processors);
-        let known = section.filter(|_| self.policy.has_powers());
-        let in_turn = self.region.is_cyclic();
-        let known = known.and_then(|s| partitions.find(&s, tasks, &(0..iterations), in_turn));
-        let is_found = known.is_some() && !self.missed;
-        let equal = vec![1.0; self.processors];
-        let powers = if self.policy.has_powers() { self.powers.get() } else { &equal };
-        let owners = match known {
-            Some(owners) if self.missed => redivide(&self.region, &owners, powers),
-            Some(owners) => owners,
-            None => divide(&self.region, tasks.count(), powers),
+        let lead = lead(begin, each, smallest, unit_bytes);
+        let size = match self.policy {
+            Policy::Static => iterations.div_ceil(processors),
+            _ if self.policy.sizes().is_some() => iterations.div_ceil(u64::from(u32::MAX) / 2),
+            _ => return Tasks::new(iterations, smallest, lead, self.memory.processors()),
         };
-        (Plan { tasks, hands_out: HandsOut::Owned { owners, steals } }, is_found)
+        Tasks::of_size(iterations, size.max(1).div_ceil(smallest) * smallest, lead)
     }
 
-    /// Says how the arrays of the region are divided from now on.
-    fn publish(&mut self, partitions: &mut Partitions, bounds: Bounds, plan: &Plan) {
-        let HandsOut::Owned { owners, .. } = &plan.hands_out else { return };
-        let Some(main) = self.region.main().filter(|_| self.policy.has_powers()) else { return };
-        let iterations = 0..bounds.count().unwrap_or(0);
-        let array = main.array;
-        partitions.set(&bounds.section(main), plan.tasks, &iterations, owners);
-        self.version = partitions.version(array);
+    /// The powers of those on one node.
+    fn powers_of(&self, powers: &[f64], node: usize) -> Vec<f64> {
+        let power = |p: usize| if self.memory.nodes[p] == node { powers[p] } else { 0.0 };
+        (0..self.memory.processors()).map(power).collect()
+    }
+
+    /// The node on which all that it writes is, if it is best carried out there: the time is less than that of moving the data
+    /// (section 2.4). While that is not known it is tried.
+    fn node(&self, partitions: &Partitions, section: &Section, iterations: u64) -> Option<usize> {
+        if self.moves_instead || self.computes || self.memory.is_one_node() {
+            return None;
+        }
+        self.memory.node(partitions.holders(section, &(0..iterations))?)
+    }
+
+    /// How long moving the data takes that these iterations use.
+    fn moving(&self, bounds: Bounds) -> Nanos {
+        let iterations = bounds.count().unwrap_or(0);
+        let bytes = |s: &Section| s.bytes_per_iteration().saturating_mul(iterations);
+        let moving = |s| self.memory.moving(bytes(s));
+        self.region.sections.iter().map(moving).fold(Nanos::ZERO, |sum, time| sum + time)
+    }
+
+    /// Says how the arrays of the region are divided from now on: all but the one where that was found. Those that are divided
+    /// so already stay as they are, so that loops with other bounds do not follow each other for ever.
+    fn publish(&mut self, common: &mut Common, known: &Known, found: Option<ArrayId>) {
+        let HandsOut::Owned { owners, .. } = &known.plan.hands_out else { return };
+        let iterations = 0..known.bounds.count().unwrap_or(0);
+        let changes = common.powers.changes();
+        let (tasks, in_turn) = (known.plan.tasks, self.region.is_cyclic());
+        for section in self.region.placed().filter(|s| Some(s.array) != found) {
+            let section = known.bounds.section(section);
+            let partitions = &mut common.partitions;
+            let there = partitions.find(&section, tasks, &iterations, in_turn);
+            let is_there = there.as_ref() == Some(owners)
+                && (found.is_some() || partitions.last(section.array).1 == changes);
+            if !is_there {
+                partitions.set(&section, tasks, &iterations, owners, changes);
+            }
+        }
     }
 
     /// Learns from an instance that has ended.
-    pub fn end(&mut self, partitions: &mut Partitions, outcome: Outcome<'_>) {
-        let Some((bounds, mut plan)) = self.plan.take() else { return };
-        let divided = self.powers.add(outcome.measured);
-        self.missed |= divided;
-        let before = self.policy;
-        if let Some(auto) = &mut self.auto {
-            auto.add(&outcome);
-            self.policy = auto.policy();
+    pub fn end(&mut self, common: &mut Common, outcome: Outcome<'_>) {
+        let Some(mut known) = self.known.take() else { return };
+        if !std::mem::take(&mut self.settles) {
+            let number = *self.number.get_or_insert_with(|| common.number());
+            common.powers.add(number, outcome.measured);
+            let before = self.policy;
+            if let Some(auto) = &mut self.auto {
+                auto.add(&outcome);
+                self.policy = auto.policy();
+            }
+            // Where it is another policy, the next instance begins by a plan of its own.
+            if self.policy != before {
+                return;
+            }
         }
-        // Where it is another policy, the next instance begins by a plan of its own.
-        if self.policy != before {
-            return;
+        if !self.memory.is_one_node() && !self.computes {
+            let time: Nanos = outcome.measured.iter().fold(Nanos::ZERO, |sum, m| sum + m.time);
+            self.computes = time > Nanos(self.moving(known.bounds).0.saturating_mul(COMPUTES));
+            if self.computes {
+                return;
+            }
         }
-        if let HandsOut::Owned { owners, .. } = &mut plan.hands_out
+        if known.node.is_some() {
+            // A processor that somebody else uses takes longer, wherever the loop is carried out.
+            let times = outcome.measured.iter().filter(|m| m.iterations > 0).map(|m| m.time);
+            if times.min().is_some_and(|time| time >= self.moving(known.bounds)) {
+                self.moves_instead = true;
+                return;
+            }
+        }
+        if let HandsOut::Owned { owners, .. } = &mut known.plan.hands_out
             && self.policy.has_powers()
+            && let Some(carried_out) = outcome.carried_out
         {
-            if let Some(carried_out) = outcome.carried_out {
-                owners.copy_from_slice(carried_out);
-            }
-            if divided {
-                *owners = redivide(&self.region, owners, self.powers.get());
-                self.divisions += 1;
-                self.missed = false;
-            }
-            if divided || outcome.carried_out.is_some() {
-                self.publish(partitions, bounds, &plan);
-                self.due = true;
+            owners.copy_from_slice(carried_out);
+            self.due = true;
+            // The data of a loop that is carried out where they are stay there. Where powers have changed, the next begin says
+            // how they are divided.
+            let (changes, stamp) = common.version();
+            let is_theirs = known.node.is_none() && !self.computes;
+            if is_theirs && (changes, stamp) == self.version {
+                self.publish(common, &known, None);
+                self.version = common.version();
             }
         }
-        self.plan = Some((bounds, plan));
-    }
-
-    /// The power of each processor.
-    #[must_use]
-    pub fn powers(&self) -> &[f64] {
-        self.powers.get()
+        self.known = Some(known);
     }
 
     /// What it is at present: what was asked for, or what `auto` has chosen.
@@ -238,37 +374,38 @@ mod tests {
     }
 
     /// An instance on processors of these speeds, without stealing.
-    fn runs(scheduler: &mut Scheduler, partitions: &mut Partitions, speeds: &[f64]) -> Vec<u64> {
-        let done = owned(scheduler.begin(partitions, ROWS, 0).0, speeds.len());
+    fn runs(scheduler: &mut Scheduler, common: &mut Common, speeds: &[f64]) -> Vec<u64> {
+        let done = owned(scheduler.begin(common, ROWS, 0).0, speeds.len());
         let time = |(n, speed): (&u64, &f64)| Nanos((*n as f64 * 1e6 / speed) as u64);
         let measured = done.iter().zip(speeds);
         let measured: Vec<Measured> =
             measured.map(|pair| Measured { time: time(pair), iterations: *pair.0 }).collect();
         let makespan = measured.iter().map(|m| m.time).max().unwrap();
-        scheduler.end(partitions, Outcome { measured: &measured, makespan, carried_out: None });
+        scheduler.end(common, Outcome { measured: &measured, makespan, carried_out: None });
         done
     }
 
     #[test]
     fn shares_follow_powers_and_what_uses_the_same_array_is_divided_in_the_same_way() {
-        let mut partitions = Partitions::default();
-        let scheduler = |policy| Scheduler::new(region(Access::Stencil, 0), policy, 2, 64);
+        let mut common = Common::new(2);
+        let scheduler =
+            |policy| Scheduler::new(region(Access::Stencil, 0), policy, Memory::of_one_node(2, 64));
         let mut first = scheduler(Policy::Rp);
-        assert_eq!(runs(&mut first, &mut partitions, &[1.0, 0.5]), [32, 32]);
-        (0..8).for_each(|_| _ = runs(&mut first, &mut partitions, &[1.0, 0.5]));
-        let shares = runs(&mut first, &mut partitions, &[1.0, 0.5]);
+        assert_eq!(runs(&mut first, &mut common, &[1.0, 0.5]), [32, 32]);
+        (0..8).for_each(|_| _ = runs(&mut first, &mut common, &[1.0, 0.5]));
+        let shares = runs(&mut first, &mut common, &[1.0, 0.5]);
         assert!(shares[0].abs_diff(43) <= 1, "{shares:?}");
         assert_eq!(first.divisions(), 1);
         // It has measured nothing yet, and finds the data where they are.
         let mut second = scheduler(Policy::Rp);
-        assert_eq!(owned(second.begin(&mut partitions, ROWS, 0).0, 2), shares);
-        assert!(!second.begin(&mut partitions, ROWS, 0).1);
+        assert_eq!(owned(second.begin(&mut common, ROWS, 0).0, 2), shares);
+        assert!(!second.begin(&mut common, ROWS, 0).1);
         // What is not divided by powers neither follows nor says so.
-        assert_eq!(owned(scheduler(Policy::Static).begin(&mut partitions, ROWS, 0).0, 2), [32, 32]);
-        assert!(!second.begin(&mut partitions, ROWS, 0).1);
+        assert_eq!(owned(scheduler(Policy::Static).begin(&mut common, ROWS, 0).0, 2), [32, 32]);
+        assert!(!second.begin(&mut common, ROWS, 0).1);
         // When one divides anew the other follows.
-        (0..8).for_each(|_| _ = runs(&mut first, &mut partitions, &[1.0, 1.0]));
-        let (plan, changed) = second.begin(&mut partitions, ROWS, 0);
+        (0..16).for_each(|_| _ = runs(&mut first, &mut common, &[1.0, 1.0]));
+        let (plan, changed) = second.begin(&mut common, ROWS, 0);
         assert!(changed && owned(plan, 2)[0].abs_diff(32) <= 1, "{plan:?}");
     }
 
@@ -280,10 +417,11 @@ mod tests {
             region(Access::Independent, 0),
             Region { access: Access::Independent, ..Region::default() },
         ] {
-            let mut partitions = Partitions::default();
+            let mut common = Common::new(2);
             for (policy, stays) in [(Policy::RpSteal, true), (Policy::StaticSteal, false)] {
-                let mut scheduler = Scheduler::new(region.clone(), policy, 2, 64);
-                let (plan, _) = scheduler.begin(&mut partitions, ROWS, 0);
+                let mut scheduler =
+                    Scheduler::new(region.clone(), policy, Memory::of_one_node(2, 64));
+                let (plan, _) = scheduler.begin(&mut common, ROWS, 0);
                 let HandsOut::Owned { owners, steals: true } = &plan.hands_out else {
                     panic!("{plan:?}")
                 };
@@ -292,13 +430,13 @@ mod tests {
                 let measured = [Measured { time: Nanos(1_000), iterations: 32 }; 2];
                 let carried_out = Some(&carried_out[..]);
                 scheduler.end(
-                    &mut partitions,
+                    &mut common,
                     Outcome { measured: &measured, makespan: Nanos(1_000), carried_out },
                 );
-                let (plan, changed) = scheduler.begin(&mut partitions, ROWS, 0);
+                let (plan, changed) = scheduler.begin(&mut common, ROWS, 0);
                 let shares = if stays { [34, 30] } else { [32, 32] };
                 assert_eq!((owned(plan, 2), changed), (shares.to_vec(), stays), "{policy}");
-                assert!(!scheduler.begin(&mut partitions, ROWS, 0).1);
+                assert!(!scheduler.begin(&mut common, ROWS, 0).1);
             }
         }
     }
@@ -306,33 +444,108 @@ mod tests {
     /// Would catch: shares that drift as two loops over one array follow each other; a loop whose bounds alternate.
     #[test]
     fn loops_over_one_array_do_not_follow_each_other_for_ever() {
-        let mut partitions = Partitions::default();
-        let [mut even, mut odd] =
-            [0, 1].map(|_| Scheduler::new(region(Access::Stencil, 0), Policy::Rp, 4, 64));
+        let mut common = Common::new(4);
+        let [mut even, mut odd] = [0, 1].map(|_| {
+            Scheduler::new(region(Access::Stencil, 0), Policy::Rp, Memory::of_one_node(4, 64))
+        });
         let rows = |lower| Bounds { lower, upper: 1_009, stride: 1 };
-        let shares = owned(even.begin(&mut partitions, rows(0), 0).0, 4);
+        let shares = owned(even.begin(&mut common, rows(0), 0).0, 4);
         for _ in 0..50 {
-            odd.begin(&mut partitions, rows(1), 0);
-            assert_eq!(owned(even.begin(&mut partitions, rows(0), 0).0, 4), shares);
+            odd.begin(&mut common, rows(1), 0);
+            assert_eq!(owned(even.begin(&mut common, rows(0), 0).0, 4), shares);
         }
-        assert_eq!(partitions.version(ArrayId(0)), 1);
-        assert!(
-            !even.begin(&mut partitions, rows(0), 0).1 && !odd.begin(&mut partitions, rows(1), 0).1
-        );
+        assert_eq!(common.partitions.stamp(), 1);
+        assert!(!even.begin(&mut common, rows(0), 0).1 && !odd.begin(&mut common, rows(1), 0).1);
+    }
+
+    /// As in Jacobi, where one loop computes a grid from another, and one copies it back. Would catch: rows that go to and fro
+    /// because each loop follows its own array.
+    #[test]
+    fn loops_that_share_an_array_are_divided_in_the_same_way() {
+        let of = |written, read| {
+            let section = |array, used, constant| Section {
+                array: ArrayId(array),
+                used,
+                element_bytes: 8,
+                coefficient: 512,
+                constant,
+            };
+            let reads = [-512, 0, 512].map(|constant| section(read, Use::Reads, constant));
+            let sections = [vec![section(written, Use::Writes, 0)], reads.to_vec()].concat();
+            let region = Region { access: Access::Stencil, sections, ..Region::default() };
+            Scheduler::new(region, Policy::Rp, Memory::of_one_node(4, 64))
+        };
+        let (mut mean, mut copy, mut common) = (of(1, 0), of(0, 1), Common::new(4));
+        for speeds in [[1.0, 1.0, 1.0, 0.5], [0.5, 1.0, 0.3, 1.0], [1.0; 4]] {
+            for _ in 0..20 {
+                runs(&mut mean, &mut common, &speeds);
+                runs(&mut copy, &mut common, &speeds);
+            }
+            let shares = runs(&mut mean, &mut common, &speeds);
+            assert_eq!(runs(&mut copy, &mut common, &speeds), shares);
+            let expected = |p: usize| 64.0 * speeds[p] / speeds.iter().sum::<f64>();
+            assert!((0..4).all(|p| (shares[p] as f64 - expected(p)).abs() < 2.0), "{shares:?}");
+            // Nothing is said any longer.
+            let stamp = common.partitions.stamp();
+            runs(&mut mean, &mut common, &speeds);
+            assert_eq!(common.partitions.stamp(), stamp);
+        }
+        assert!(mean.divisions() + copy.divisions() <= 8);
+    }
+
+    /// As in Shallow, where a border of one row is set.
+    #[test]
+    fn a_short_loop_is_carried_out_where_its_data_are() {
+        let fetch = Nanos::from_micros(220);
+        let memory = Memory { unit_bytes: 4_096, nodes: vec![0, 0, 1, 1], fetch };
+        let grid = |policy| Scheduler::new(region(Access::Stencil, 0), policy, memory.clone());
+        let along = |policy| {
+            let Region { sections, .. } = region(Access::Stencil, 0);
+            let sections = vec![Section { coefficient: 1, constant: 63 * 512, ..sections[0] }];
+            Scheduler::new(Region { sections, ..Region::default() }, policy, memory.clone())
+        };
+        let border = Bounds { lower: 0, upper: 512, stride: 1 };
+        for (us, alone, divided) in
+            [(219, true, Policy::Rp), (220, false, Policy::Rp), (1, false, Policy::Static)]
+        {
+            let mut common = Common::new(4);
+            let (mut all, mut row) = (grid(divided), along(divided));
+            all.begin(&mut common, ROWS, 0);
+            let version = common.partitions.stamp();
+            // The first time it is tried.
+            let shares = owned(row.begin(&mut common, border, 0).0, 4);
+            let is_alone = divided == Policy::Rp;
+            let expected = if is_alone { [0, 0, 256, 256] } else { [128; 4] };
+            assert_eq!(shares, expected, "{divided}");
+            let of = |iterations: u64| Measured {
+                time: Nanos::from_micros(us * iterations.min(1)),
+                iterations,
+            };
+            let measured: Vec<Measured> = shares.into_iter().map(of).collect();
+            let makespan = Nanos::from_micros(us);
+            row.end(&mut common, Outcome { measured: &measured, makespan, carried_out: None });
+            // What the others know of the array stays as it was.
+            assert_eq!(common.partitions.stamp(), version);
+            let shares = owned(row.begin(&mut common, border, 0).0, 4);
+            assert_eq!(shares[0] == 0, alone, "{divided}: {us} us");
+            assert_eq!(shares.iter().sum::<u64>(), 512);
+        }
     }
 
     /// Would catch: `auto` that judges `rp` by how iterations were divided when another CPU was loaded.
     #[test]
     fn powers_that_changed_meanwhile_count() {
-        let mut partitions = Partitions::default();
-        let mut first = Scheduler::new(region(Access::Stencil, 0), Policy::Rp, 2, 64);
-        (0..8).for_each(|_| _ = runs(&mut first, &mut partitions, &[1.0, 0.5]));
+        let mut common = Common::new(2);
+        let mut first =
+            Scheduler::new(region(Access::Stencil, 0), Policy::Rp, Memory::of_one_node(2, 64));
+        (0..8).for_each(|_| _ = runs(&mut first, &mut common, &[1.0, 0.5]));
         // Another loop sees that it is the other one now, while it does not follow.
-        let mut other = Scheduler::new(region(Access::Stencil, 0), Policy::Static, 2, 64);
-        (0..8).for_each(|_| _ = runs(&mut other, &mut partitions, &[0.5, 1.0]));
+        let mut other =
+            Scheduler::new(region(Access::Stencil, 0), Policy::Static, Memory::of_one_node(2, 64));
+        (0..16).for_each(|_| _ = runs(&mut other, &mut common, &[0.5, 1.0]));
         other.policy = Policy::Rp;
-        other.plan = None;
-        let shares = runs(&mut other, &mut partitions, &[0.5, 1.0]);
+        other.known = None;
+        let shares = runs(&mut other, &mut common, &[0.5, 1.0]);
         assert!(shares[1] > 40, "{shares:?}");
     }
 
@@ -345,8 +558,8 @@ mod tests {
                 Section { array: ArrayId(0), used, element_bytes: 8, coefficient, constant: 5_000 };
             let region = Region { sections: vec![section], ..Region::default() };
             let bounds = Bounds { lower: 3, upper: 4_000, stride: 1 };
-            let mut scheduler = Scheduler::new(region, Policy::Rp, 2, 64);
-            let tasks = scheduler.begin(&mut Partitions::default(), bounds, address).0.tasks;
+            let mut scheduler = Scheduler::new(region, Policy::Rp, Memory::of_one_node(2, 64));
+            let tasks = scheduler.begin(&mut Common::new(2), bounds, address).0.tasks;
             let section = bounds.section(&section);
             for task in 1..tasks.count() {
                 let own = section.bytes(&tasks.bounds(task));
@@ -367,11 +580,12 @@ mod tests {
             instances in prop::collection::vec((-50..50_i64, -10..300_i64, -4..5_i64, 0..60_000_000_u64), 1..30),
         ) {
             let load = if variable { Load::Variable } else { Load::Fixed };
-            let mut scheduler = Scheduler::new(Region { load, ..region(access, 0) }, policy, processors, 64);
-            let mut partitions = Partitions::default();
+            let mut scheduler = Scheduler::new(
+                Region { load, ..region(access, 0) }, policy, Memory::of_one_node(processors, 64));
+            let mut common = Common::new(processors);
             for (lower, length, stride, time) in instances {
                 let bounds = Bounds { lower, upper: lower + length, stride };
-                let (plan, _) = scheduler.begin(&mut partitions, bounds, 4_096);
+                let (plan, _) = scheduler.begin(&mut common, bounds, 4_096);
                 let tasks = plan.tasks;
                 prop_assert_eq!(tasks.iterations(), bounds.count().unwrap_or(0));
                 let mut next = 0;
@@ -391,7 +605,7 @@ mod tests {
                 let measured: Vec<Measured> = (0..processors).map(of).collect();
                 let stolen = vec![processors - 1; tasks.count()];
                 let carried_out = Some(&stolen[..]).filter(|_| policy == Policy::RpSteal && time % 2 == 0);
-                scheduler.end(&mut partitions, Outcome { measured: &measured, makespan: Nanos(time), carried_out });
+                scheduler.end(&mut common, Outcome { measured: &measured, makespan: Nanos(time), carried_out });
             }
         }
     }

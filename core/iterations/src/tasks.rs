@@ -3,7 +3,6 @@
 //! write to the same one.
 
 use crate::region::{Region, Use};
-use evenly_model::Nanos;
 use num_integer::gcd;
 use std::ops::Range;
 
@@ -94,13 +93,6 @@ impl Tasks {
     }
 }
 
-/// Whether a loop whose data are all on one node is best carried out there: where it takes less time than to move the data.
-/// `alone` is None while that is not known.
-#[must_use]
-pub fn runs_alone(alone: Option<Nanos>, moving: Nanos) -> bool {
-    alone.is_some_and(|alone| alone < moving)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,13 +138,6 @@ mod tests {
         for task in 1..tasks.count() {
             assert_eq!((4_096 + 24 + 8 * tasks.bounds(task).start) % 64, 0);
         }
-    }
-
-    #[test]
-    fn a_loop_runs_where_its_data_are_if_moving_them_takes_longer() {
-        let ms = Nanos::from_millis;
-        assert!(runs_alone(Some(ms(4)), ms(5)));
-        assert!(!runs_alone(Some(ms(5)), ms(5)) && !runs_alone(None, ms(5)));
     }
 
     proptest! {

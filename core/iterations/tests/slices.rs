@@ -44,7 +44,7 @@ fn runs(region: f64, slice: f64, shared: usize, longer: f64) -> (u32, f64) {
             })
             .collect();
         at = ends.into_iter().fold(0.0, f64::max);
-        if powers.add(&measured) {
+        if powers.add(0, &measured) {
             changes += 1;
             shares = powers.get().to_vec();
         }

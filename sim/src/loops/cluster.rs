@@ -1,0 +1,142 @@
+//! Nodes of several processors each, and how these are shared with others.
+
+use evenly_iterations::Memory;
+use evenly_model::Nanos;
+use evenly_model::stats::Random;
+
+/// Turns differ by so much of their length: those of two processors would keep their distance for ever otherwise, and what a run
+/// takes would depend on it.
+const JITTER: f64 = 0.1;
+
+/// What memory and messages take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClusterCosts {
+    /// A page on the wire of the node that it comes from, which sends one at a time.
+    pub wire: Nanos,
+    /// To copy a page before it is written to that another node writes to as well.
+    pub twin: Nanos,
+    /// To find out what was written to such a page.
+    pub diff: Nanos,
+    /// A word, from node to node.
+    pub message: Nanos,
+    /// A barrier, from the arrival of the last.
+    pub barrier: Nanos,
+}
+
+/// Nodes of processors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cluster {
+    /// The node of each processor, and what moves between nodes.
+    pub memory: Memory,
+    /// What memory and messages take.
+    pub costs: ClusterCosts,
+    /// How long a processor is the program's in turn, where somebody else uses it.
+    pub quantum: Nanos,
+    /// The part of each processor that others use, from 0 to 0.99.
+    pub loads: Vec<f64>,
+}
+
+impl Cluster {
+    /// The paper's, of `nodes` nodes with `each` processors (there 4 and 4): AlphaServers with pages of 8 KiB, and Memory Channel
+    /// with 83 MB/s. `loads` are those of the first processors; all others are free.
+    ///
+    /// The paper says what page fetches, twins and words take, and 100 to 245 us for a diff, of which this is the middle. It does
+    /// not say what a barrier takes.
+    #[must_use]
+    pub fn of_paper(nodes: usize, each: usize, loads: &[f64]) -> Self {
+        let us = Nanos::from_micros;
+        let processors = nodes * each;
+        let fetch = if nodes > 1 { us(220) } else { Nanos::ZERO };
+        let nodes = (0..processors).map(|p| p / each).collect();
+        let all = loads.iter().copied().chain(std::iter::repeat(0.0)).take(processors);
+        Self {
+            memory: Memory { unit_bytes: 8_192, nodes, fetch },
+            costs: ClusterCosts {
+                wire: us(99),
+                twin: us(68),
+                diff: us(172),
+                message: Nanos(3_300),
+                barrier: us(30),
+            },
+            quantum: Nanos::from_millis(10),
+            loads: all.collect(),
+        }
+    }
+}
+
+/// A processor that the program has in turns.
+#[derive(Debug)]
+pub(super) struct Shared {
+    random: Random,
+    quantum_ns: f64,
+    load: f64,
+    /// The present turn of the program.
+    from: u64,
+    until: u64,
+}
+
+impl Shared {
+    pub(super) fn new(quantum: Nanos, load: f64, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let whole = quantum.0 as f64 / (1.0 - load);
+        let from = (random.unit() * whole) as u64;
+        Self { random, quantum_ns: quantum.0 as f64, load, from, until: from }
+    }
+
+    fn turn(&mut self, length_ns: f64) -> u64 {
+        let by = 1.0 + JITTER * (2.0 * self.random.unit() - 1.0);
+        (length_ns * by).max(1.0) as u64
+    }
+
+    /// When the program has it, from `at` on, which never goes back.
+    pub(super) fn on(&mut self, at: u64) -> u64 {
+        if self.load <= 0.0 {
+            return at;
+        }
+        while self.until <= at {
+            let others = self.turn(self.quantum_ns * self.load / (1.0 - self.load));
+            self.from = self.until + others;
+            self.until = self.from + self.turn(self.quantum_ns);
+        }
+        at.max(self.from)
+    }
+
+    /// When the program has had it for so long, from `at` on.
+    pub(super) fn computes(&mut self, at: u64, mut work: u64) -> u64 {
+        if self.load <= 0.0 {
+            return at + work;
+        }
+        let mut at = self.on(at);
+        while work > self.until - at {
+            work -= self.until - at;
+            at = self.on(self.until);
+        }
+        at + work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_is_shared_by_the_part_that_is_said() {
+        for load in [0.0, 0.25, 0.5, 0.9] {
+            let mut shared = Shared::new(Nanos::from_millis(10), load, 7);
+            let work = 100_000_000_000;
+            let at = shared.on(3);
+            let took = shared.computes(at, work) - at;
+            let expected = work as f64 / (1.0 - load);
+            assert!((took as f64 / expected - 1.0).abs() < 0.01, "{load}: {took}");
+        }
+    }
+
+    #[test]
+    fn work_in_parts_takes_as_long_as_in_one() {
+        let new = || Shared::new(Nanos::from_millis(10), 0.5, 3);
+        let (mut one, mut parts) = (new(), new());
+        let end = one.computes(0, 1_000_000_000);
+        let in_parts = (0..1_000).fold(0, |at, _| parts.computes(at, 1_000_000));
+        assert_eq!(in_parts, end);
+    }
+}

@@ -1,0 +1,23 @@
+//! Parallel loops on nodes that share memory by pages, some of whose processors somebody else uses, in virtual time: the machine
+//! of *Adaptive loops* (PPoPP 2001, section 3.1), with any other numbers.
+//!
+//! [`evenly_iterations::Scheduler`] hands iterations out, as it does in the runtime.
+//!
+//! What is modelled: processors that are shared in turns; page fetches, twins and diffs, a node at a time on the wire; home nodes
+//! that follow whoever writes; barriers, at which all spin; locks; tasks that are stolen within a node. What is not: caches,
+//! buses, faults of further processes on a node that has the page, the time of write notices and directories. A processor that
+//! waits spins: its CPU goes to the others only when its turn is over.
+//!
+//! Invariant: equal clusters, programs and seeds give equal runs.
+
+mod cluster;
+mod instance;
+mod kernels;
+mod pages;
+mod program;
+mod run;
+
+pub use cluster::{Cluster, ClusterCosts};
+pub use kernels::{LOOP_KERNELS, LoopKernel, loop_kernel};
+pub use program::{Everywhere, LoopError, LoopProgram, ParallelLoop, Updates};
+pub use run::{Divides, LoopRun, OfLoop, run_loops};
