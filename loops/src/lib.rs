@@ -1,6 +1,6 @@
 //! Parallel loops whose iterations follow the machine: each thread of a team is given as many as it gets done in the same time as
 //! the others (Rencuzogullari, Dwarkadas: *Dynamic Adaptation to Available Resources*, PPoPP 2001). The interface for C and C++ is
-//! `include/evenly/loops.h`.
+//! `include/evenly/loops.h`, that for Fortran `loops.f90` beside it.
 //!
 //! ```
 //! use evenly_loops::{Access, Bounds, Load, Policy, Team};

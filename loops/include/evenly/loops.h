@@ -1,5 +1,5 @@
 /* Parallel loops whose iterations follow the machine: each thread of a team is given as many as it gets done in the same time as
- * the others. For C11 and C++17; link with -levenly_loops.
+ * the others. For C11 and C++17 (for Fortran: loops.f90 beside this file); link with -levenly_loops.
  *
  *     evenly_team *team = evenly_team_new(threads);
  *     evenly_region *sweep = evenly_region_new(team, "sweep", EVENLY_FIXED, EVENLY_STENCIL);

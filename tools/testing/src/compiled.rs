@@ -1,4 +1,4 @@
-//! Programs in C and C++ that are built against a library of ours, which lies beside the test program.
+//! Programs in C, C++ and Fortran that are built against a library of ours, which lies beside the test program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -40,8 +40,11 @@ impl Library<'_> {
         let form = if shared { "shared" } else { "static" };
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let program = self.into.join(format!("{name}-{form}"));
-        let is_cpp = file.extension().is_some_and(|end| end == "cpp");
-        let [compiler, standard] = if is_cpp { ["c++", "-std=c++17"] } else { ["cc", "-std=c11"] };
+        let [compiler, standard] = match file.extension().and_then(|end| end.to_str()) {
+            Some("cpp") => ["c++", "-std=c++17"],
+            Some("f90") => ["gfortran", "-std=f2018"],
+            _ => ["cc", "-std=c11"],
+        };
         let mut cc = Command::new(compiler);
         cc.args([standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]).args(self.flags);
         cc.arg("-I").arg(self.include).arg(file).arg("-o").arg(&program);
