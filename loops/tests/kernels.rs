@@ -1,5 +1,5 @@
-//! The six kernels of the paper's Table 1 (`workloads/loops`): their answers are those of a sequential program, by OpenMP, and under
-//! all policies by one to nine threads.
+//! The six kernels of the paper's Table 1 (`workloads/loops`): their answers are those of a sequential program, by OpenMP, under all
+//! policies by one to nine threads, and by the libraries that ours is compared with.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![cfg(not(loom))]
 
@@ -9,22 +9,36 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each with a size and steps that take some milliseconds.
-const KERNELS: [(&str, &str, &str); 6] = [
-    ("matrix", "60", "4"),
-    ("jacobi", "100", "40"),
-    ("sor", "160", "30"),
-    ("shallow", "40", "12"),
-    ("water", "90", "20"),
-    ("gauss", "70", "70"),
+const KERNELS: [[&str; 3]; 6] = [
+    ["matrix", "60", "4"],
+    ["jacobi", "100", "40"],
+    ["sor", "160", "30"],
+    ["shallow", "40", "12"],
+    ["water", "90", "20"],
+    ["gauss", "70", "70"],
 ];
 
+/// Below the folder of the kernels.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/loops")
+}
+
+/// A library for C, which lies beside the test program.
+fn library(name: &str) -> String {
+    let own = std::env::current_exe().unwrap();
+    own.with_file_name(format!("lib{name}.a")).to_str().unwrap().to_owned()
+}
+
+/// Loops are given away as functions.
+const BY_CALL: &str = "-DLOOPS_BY_CALL";
+
+/// The kernels, compiled and linked with these words as well.
 fn build(name: &str, more: &[&str]) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let own = std::env::current_exe().unwrap();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let sources = std::fs::read_dir(here.join("../workloads/loops")).unwrap();
-    let sources = sources.map(|entry| entry.unwrap().path());
-    let mut cc = Command::new("cc");
+    let files = std::fs::read_dir(sources()).unwrap().map(|entry| entry.unwrap().path());
+    // Only gcc has functions inside functions.
+    let mut cc = Command::new(if more.contains(&BY_CALL) { "gcc" } else { "cc" });
     cc.args([
         "-std=c11",
         "-D_GNU_SOURCE",
@@ -35,14 +49,30 @@ fn build(name: &str, more: &[&str]) -> PathBuf {
         "-Werror",
     ]);
     cc.args(["-Wno-unused", "-I"]).arg(here.join("include"));
-    cc.args(sources.filter(|path| path.extension().is_some_and(|end| end == "c")));
-    cc.arg("-o").arg(&program).args(more);
-    if more.contains(&"-fopenmp") {
-        // The library lies beside the test program.
-        cc.arg(own.parent().unwrap().join("libevenly_loops.a")).args(["-lpthread", "-ldl", "-lm"]);
-    }
+    cc.args(files.filter(|path| path.extension().is_some_and(|end| end == "c")));
+    cc.arg("-o").arg(&program).args(more).args(["-lpthread", "-ldl", "-lm"]);
     run(&mut cc);
     program
+}
+
+/// The object file of `tbb.cpp`; none where oneTBB is missing.
+fn one_tbb() -> Option<String> {
+    let source = sources().join("tbb.cpp");
+    let has_headers = Command::new("g++").arg("-E").arg(&source).output();
+    if !has_headers.is_ok_and(|output| output.status.success()) {
+        evenly_testing::skip("tbb", "oneTBB, with g++, is not installed");
+        return None;
+    }
+    let object = format!("{}/tbb.o", env!("CARGO_TARGET_TMPDIR"));
+    let mut cc = Command::new("g++");
+    cc.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-c"]).arg(source);
+    run(cc.args(["-o", &object]));
+    Some(object)
+}
+
+/// What a sequential program prints.
+fn expected(sequential: &Path, [kernel, size, steps]: [&str; 3]) -> String {
+    answer(Command::new(sequential).args([kernel, "1", "omp", size, steps]))
 }
 
 fn answer(command: &mut Command) -> String {
@@ -55,9 +85,10 @@ fn answer(command: &mut Command) -> String {
 
 #[test]
 fn answers_are_those_of_a_sequential_program() {
-    let (sequential, parallel) = (build("kernels-plain", &[]), build("kernels", &["-fopenmp"]));
-    for (kernel, size, steps) in KERNELS {
-        let expected = answer(Command::new(&sequential).args([kernel, "1", "omp", size, steps]));
+    let sequential = build("kernels-plain", &[]);
+    let parallel = build("kernels", &["-fopenmp", &library("evenly_loops")]);
+    for [kernel, size, steps] in KERNELS {
+        let expected = expected(&sequential, [kernel, size, steps]);
         for schedule in ["static", "dynamic", "guided"] {
             let mut program = Command::new(&parallel);
             program.args([kernel, "3", "omp", size, steps]).env("OMP_SCHEDULE", schedule);
@@ -68,6 +99,26 @@ fn answers_are_those_of_a_sequential_program() {
                 let mut program = Command::new(&parallel);
                 program.args([kernel, &threads.to_string(), policy.name(), size, steps]);
                 assert_eq!(answer(&mut program), expected, "{kernel}, {policy}, {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_are_the_same_by_libraries_that_ours_is_compared_with() {
+    let sequential = build("kernels-plain-too", &[]);
+    let by_call =
+        |name, more: &[&str]| build(name, &[&[BY_CALL, "-z", "execstack"], more].concat());
+    let rayon = by_call("kernels-rayon", &[&library("evenly_loops_rayon")]);
+    let tbb = one_tbb().map(|object| by_call("kernels-tbb", &[&object, "-ltbb", "-lstdc++"]));
+    for program in std::iter::once(&rayon).chain(&tbb) {
+        for [kernel, size, steps] in KERNELS {
+            let expected = expected(&sequential, [kernel, size, steps]);
+            for threads in 1..=9 {
+                let mut command = Command::new(program);
+                command.args([kernel, &threads.to_string(), "omp", size, steps]);
+                let shown = program.display();
+                assert_eq!(answer(&mut command), expected, "{kernel}, {shown}, {threads} threads");
             }
         }
     }

@@ -1,6 +1,7 @@
-// Kernels whose parallel loops are carried out by OpenMP, or by evenly: each loop is written once.
+// Kernels whose parallel loops are carried out by OpenMP, by evenly, or by another library: each loop is written once.
 //
-// Compiled without OpenMP the program is the sequential one that the others are compared with.
+// Compiled without OpenMP the program is the sequential one that the others are compared with. With LOOPS_BY_CALL as well, that
+// program gives its loops to for_each: oneTBB and rayon want a function, and have no parallel region around the steps.
 #pragma once
 
 #include <stdbool.h>
@@ -10,6 +11,8 @@
 #ifdef _OPENMP
 #include <evenly/loops.h>
 #include <omp.h>
+#elif defined(LOOPS_BY_CALL)
+#include "for_each.h"
 #endif
 
 enum { MOST_LOOPS = 4 };
@@ -67,8 +70,21 @@ uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
 #define THREAD ((size_t)0)
 #define DECLARE(run, n, name, load, access) (void)(run)
 #define USES(run, n, use, array, bytes, a) (void)(array)
+#ifdef LOOPS_BY_CALL
+// A function of GNU C inside another one sees its variables; what is passed on as its address is code on the stack.
+#define LOOP(run, n, i, lower, upper, ...)                                                        \
+    do {                                                                                          \
+        void body_(int64_t lower_, int64_t upper_) {                                              \
+            for (int64_t i = lower_; i < upper_; i++) {                                           \
+                __VA_ARGS__                                                                       \
+            }                                                                                     \
+        }                                                                                         \
+        for_each((run)->threads, n, lower, upper, body_);                                         \
+    } while (0)
+#else
 #define LOOP(run, n, i, lower, upper, ...)                                                        \
     for (int64_t i = lower; i < (upper); i++) {                                                   \
         __VA_ARGS__                                                                               \
     }
+#endif
 #endif

@@ -1,4 +1,5 @@
-// Kernels with parallel loops, by OpenMP or by evenly: see kernels.h. Prints the time and a checksum of the answer as JSON.
+// Kernels with parallel loops, by OpenMP, by evenly, or by another library: see kernels.h. Prints the time and a checksum of the
+// answer as JSON.
 #include "kernels.h"
 
 #include <inttypes.h>
@@ -65,7 +66,8 @@ int main(int argc, char **argv) {
     if (!kernel || argc > 6) {
         fprintf(helps ? stdout : stderr,
                 "Usage: %s matrix|jacobi|sor|shallow|water|gauss [THREADS [omp|evenly|POLICY [SIZE [STEPS]]]]\n"
-                "With omp, OMP_SCHEDULE says how iterations are handed out; a policy is one of evenly.\n",
+                "With omp, OMP_SCHEDULE says how iterations are handed out; a policy is one of evenly.\n"
+                "Both are without effect in loops-tbb and loops-rayon.\n",
                 argv[0]);
         return helps ? EXIT_SUCCESS : BAD_INPUT;
     }

@@ -1,5 +1,5 @@
-//! Kernels whose parallel loops are handed out by OpenMP or by evenly (`workloads/loops`), beside another program on one of two
-//! CPUs: time over that of OpenMP's static loops.
+//! Kernels whose parallel loops are handed out by OpenMP, by evenly, and by other libraries (`workloads/loops`), beside another
+//! program on one of two CPUs: time over that of OpenMP's static loops.
 //!
 //! Threads are bound, one to each CPU: what is compared is how iterations follow CPUs, not how the kernel moves threads.
 //!
@@ -16,9 +16,12 @@ use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{Arm, Executor, ProcessExecutor};
 use evenly_model::CpuSet;
 use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Longer than any run should take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -50,16 +53,34 @@ const LOADS: [(Load, &str, &str); 3] = [
     (Load::All, "all", "a load of 100 %"),
 ];
 
-/// Who hands out iterations: the name of the arm, the program, and how.
-const ARMS: [(&str, &str, &str); 8] = [
-    (STATIC, "loops-gomp", "static"),
-    ("dynamic", "loops-gomp", "dynamic"),
-    ("guided", "loops-gomp", "guided"),
-    ("libomp dynamic", "loops-omp", "dynamic"),
-    ("libomp guided", "loops-omp", "guided"),
-    ("evenly", "loops-gomp", ""),
-    ("rp", "loops-gomp", ""),
-    ("rp-steal", "loops-gomp", ""),
+/// What decides who carries out an iteration.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    /// OpenMP, with this schedule.
+    OpenMp(&'static str),
+    /// evenly, by the policy that has the name of the arm.
+    Policy,
+    /// The library that the program is linked with.
+    Library,
+    /// LB4OMP in the place of libomp, with this schedule.
+    Lb4Omp(&'static str),
+}
+
+/// The name of an arm, its program, and who hands out iterations in it.
+type Way = (&'static str, &'static str, By);
+
+const ARMS: [Way; 11] = [
+    (STATIC, "loops-gomp", By::OpenMp("static")),
+    ("dynamic", "loops-gomp", By::OpenMp("dynamic")),
+    ("guided", "loops-gomp", By::OpenMp("guided")),
+    ("libomp dynamic", "loops-omp", By::OpenMp("dynamic")),
+    ("libomp guided", "loops-omp", By::OpenMp("guided")),
+    ("LB4OMP awf-b", "loops-omp", By::Lb4Omp("awf_b")),
+    ("oneTBB", "loops-tbb", By::Library),
+    ("rayon", "loops-rayon", By::Library),
+    ("evenly", "loops-gomp", By::Policy),
+    ("rp", "loops-gomp", By::Policy),
+    ("rp-steal", "loops-gomp", By::Policy),
 ];
 const STATIC: &str = "static";
 
@@ -77,6 +98,10 @@ pub(crate) struct LoopsArgs {
     /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
     #[arg(long, value_name = "LIST", value_parser = crate::args::cpu_list)]
     cpus: Option<CpuSet>,
+    /// Also LB4OMP, an OpenMP runtime with more schedules (adaptive weighted factoring), built into this directory: its
+    /// libomp.so
+    #[arg(long, value_name = "DIR")]
+    lb4omp: Option<PathBuf>,
     /// Seed of intervals
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -96,22 +121,43 @@ impl Load {
     }
 }
 
+/// A directory in which programs find the libomp.so of another one under the names that they know libomp by.
+fn in_place_of_libomp(built: &Path) -> anyhow::Result<TempDir> {
+    let library = built.join("libomp.so");
+    let library = library
+        .canonicalize()
+        .with_context(|| format!("--lb4omp: there is no {}", library.display()))?;
+    let dir = tempfile::tempdir().context("cannot make a directory for LB4OMP")?;
+    // The second one is Debian's.
+    for name in ["libomp.so", "libomp.so.5"] {
+        symlink(&library, dir.path().join(name)).context("cannot link to LB4OMP")?;
+    }
+    Ok(dir)
+}
+
 /// Seconds that a kernel takes in an arm, and its checksum.
 fn run(
     executor: &mut ProcessExecutor,
     tools: &Tools,
     [kernel, size, steps]: Kernel,
-    (arm, program, schedule): (&'static str, &str, &str),
+    (arm, program, by): Way,
+    lb4omp: Option<&Path>,
 ) -> anyhow::Result<(f64, String)> {
-    // Policies of evenly have the names of their arms.
-    let by = if schedule.is_empty() { arm } else { "omp" };
     let program = tools.path(program)?.into_os_string();
+    let mut env = vec![("OMP_PROC_BIND".into(), "true".into())];
+    if let By::OpenMp(schedule) | By::Lb4Omp(schedule) = by {
+        env.push(("OMP_SCHEDULE".into(), schedule.into()));
+    }
+    if let (By::Lb4Omp(_), Some(libraries)) = (by, lb4omp) {
+        env.push(("LD_LIBRARY_PATH".into(), libraries.into()));
+    }
+    let by = if matches!(by, By::Policy) { arm } else { "omp" };
     let words = [kernel, "2", by, size, steps].map(Into::into);
-    let env = [("OMP_SCHEDULE", schedule), ("OMP_PROC_BIND", "true")];
-    let env = env.into_iter().filter(|(_, value)| !value.is_empty());
-    let env = env.map(|(name, value)| (name.into(), value.into())).collect();
     let argv = std::iter::once(program).chain(words);
     let outcome = executor.run(&Arm { env, ..Arm::new(arm, argv) }, 0)?;
+    // A schedule that a runtime does not know, it ignores, with a warning.
+    let said = &outcome.stderr_tail;
+    anyhow::ensure!(said.is_empty(), "{kernel} {arm}: it said {said}");
     result(&outcome).with_context(|| format!("{kernel} {arm}"))
 }
 
@@ -129,8 +175,12 @@ pub(crate) fn compare(args: &LoopsArgs) -> anyhow::Result<()> {
     let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
     let cpus = crate::args::take_two_cpus(args.cpus.as_ref())?;
     let second = cpus.iter().nth(1).context("two CPUs are needed")?.to_string();
-    let has_libomp = tools.path("loops-omp").is_ok();
-    let arms: Vec<_> = ARMS.into_iter().filter(|arm| has_libomp || arm.1 != "loops-omp").collect();
+    let lb4omp = args.lb4omp.as_deref().map(in_place_of_libomp).transpose()?;
+    let lb4omp = lb4omp.as_ref().map(TempDir::path);
+    let can_run = |(_, program, by): &Way| {
+        tools.path(program).is_ok() && (lb4omp.is_some() || !matches!(by, By::Lb4Omp(_)))
+    };
+    let arms: Vec<_> = ARMS.into_iter().filter(can_run).collect();
     let interrupted = interrupts()?;
     let mut executor = ProcessExecutor {
         limit: Some(LIMIT),
@@ -152,7 +202,7 @@ pub(crate) fn compare(args: &LoopsArgs) -> anyhow::Result<()> {
                     return print(&table(&rows));
                 }
                 let _other = load.start(&tools, &second)?;
-                let (took, checksum) = run(&mut executor, &tools, kernel, *arm)?;
+                let (took, checksum) = run(&mut executor, &tools, kernel, *arm, lb4omp)?;
                 let first = sum.get_or_insert_with(|| checksum.clone());
                 anyhow::ensure!(
                     *first == checksum,
@@ -164,8 +214,7 @@ pub(crate) fn compare(args: &LoopsArgs) -> anyhow::Result<()> {
             }
         }
         let ratio = |arm: &str| Measured::ratio(&seconds[arm], &seconds[STATIC], args.seed);
-        let text =
-            |arm: &(&str, &str, &str)| ratio(arm.0).map_or_else(|| "-".into(), |m| m.text(2));
+        let text = |arm: &Way| ratio(arm.0).map_or_else(|| "-".into(), |m| m.text(2));
         let mut row = vec![format!("{}, {what}", kernel[0])];
         row.extend(arms.iter().skip(1).map(text));
         crate::show::tell_above(&row.join("   "));

@@ -69,7 +69,7 @@ enum Command {
     Uneven(uneven::UnevenArgs),
     /// Programs that collapse because their threads spin, with more threads than CPUs
     Collapse(collapse::CollapseArgs),
-    /// Kernels whose parallel loops are handed out by OpenMP or by evenly, beside a load on one of two CPUs
+    /// Kernels whose parallel loops are handed out by OpenMP, evenly, oneTBB or rayon, beside a load on one of two CPUs
     Loops(loops::LoopsArgs),
 }
 

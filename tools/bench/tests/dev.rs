@@ -128,6 +128,7 @@ fn each_command_needs_no_more_than_it_uses() {
     for (args, more) in [
         (&["demo"][..], &["make"][..]),
         (&["bench", "--quick"], &["make", "clang", "libomp-dev"]),
+        (&["bench", "loops"], &["make", "clang", "libomp-dev", "g++", "libtbb-dev"]),
         (&["bench", "lab"], &["make", "qemu-system-x86", "busybox-static"]),
         (&["lab", "--", "true"], &["make", "qemu-system-x86", "busybox-static"]),
         (&["install"], &[]),
