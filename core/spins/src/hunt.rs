@@ -69,6 +69,11 @@ impl Default for Hunt {
 }
 
 impl Hunt {
+    /// It begins anew: samples cannot be taken yet.
+    pub fn waits(&mut self) {
+        self.state = State::Waits;
+    }
+
     /// Goes on. `is_needed` is whether CPUs have to be handed over; where samples cannot be taken, `doing` is None.
     pub fn step(&mut self, now: Nanos, is_needed: bool, doing: Option<Doing>) -> Found {
         let elapsed = now - std::mem::replace(&mut self.at, now);
@@ -78,7 +83,7 @@ impl Hunt {
                 (self.state, self.rest, self.spins) = (State::Waits, RESTS[0], false);
             } else if matches!(self.state, State::Looks { .. }) {
                 // What was seen until now says nothing.
-                self.state = State::Waits;
+                self.waits();
             }
             return Found { looks: false, spins: self.spins, elsewhere };
         };

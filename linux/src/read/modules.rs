@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A file that is larger is not looked at.
 const LARGEST: u64 = 512 << 20;
@@ -60,26 +60,51 @@ impl Code {
     }
 }
 
+/// A file that is larger is gone through by a thread of its own, which can take a second where threads spin on all CPUs.
+const LARGE: u64 = 4 << 20;
+
+/// What is known of a file; nothing yet while it is gone through.
+type Known = Arc<OnceLock<Arc<Module>>>;
+
 /// What is known of files: each is read once.
 #[derive(Debug, Default)]
-pub struct Modules(HashMap<(u64, PathBuf), Arc<Module>>);
+pub struct Modules(HashMap<(u64, PathBuf), Known>);
 
 impl Modules {
-    /// What is known of the file of a mapping; nothing of one that is no module, or cannot be read.
-    pub fn of(&mut self, proc: &Proc, pid: Pid, code: &Code) -> Arc<Module> {
+    /// What is known of the file of a mapping; nothing of one that is no module, or cannot be read. None while it is gone through.
+    pub fn of(&mut self, proc: &Proc, pid: Pid, code: &Code) -> Option<Arc<Module>> {
         let key = (code.inode, code.path.clone());
-        let found = self.0.entry(key).or_insert_with(|| {
-            let bytes = open(proc, pid, code).as_ref().and_then(read);
-            let module = bytes.and_then(|bytes| Module::of(&bytes).ok());
-            Arc::new(module.unwrap_or_default())
+        let known = self.0.entry(key).or_insert_with(|| {
+            let known = Known::default();
+            let file = open(proc, pid, code);
+            let size = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |m| m.len());
+            let (there, by_thread) = (known.clone(), size > LARGE);
+            let search = move || {
+                let bytes = file.as_ref().and_then(read);
+                let module = bytes.and_then(|bytes| Module::of(&bytes).ok());
+                _ = there.set(Arc::new(module.unwrap_or_default()));
+            };
+            if !by_thread {
+                search();
+            } else if std::thread::Builder::new().name("search".into()).spawn(search).is_err() {
+                // Where no thread can be had nothing is known of it.
+                _ = known.set(Arc::default());
+            }
+            known
         });
-        found.clone()
+        known.get().cloned()
+    }
+
+    /// Whether a file is gone through at present.
+    #[must_use]
+    pub fn is_searching(&self) -> bool {
+        self.0.values().any(|known| known.get().is_none())
     }
 
     /// What is known of a file that it was asked for.
     #[must_use]
     pub fn known(&self, inode: u64, path: &Path) -> Option<Arc<Module>> {
-        self.0.get(&(inode, path.to_owned())).cloned()
+        self.0.get(&(inode, path.to_owned()))?.get().cloned()
     }
 
     /// How many files it has been asked for.
@@ -169,6 +194,26 @@ mod tests {
         assert_eq!(code[0].in_file(0x55d0_c8a0_1010), Some(0x1010));
         let outside = [0x55d0_c8a0_0fff, 0x55d0_c8a0_2000].map(|at| code[0].in_file(at));
         assert_eq!(outside, [None, None]);
+    }
+
+    /// Would catch: what is found in a large file that never arrives; one that is gone through again and again.
+    #[test]
+    fn large_files_are_gone_through_meanwhile() {
+        let (proc, pid) = (Proc::default(), Pid(std::process::id().cast_signed()));
+        let code = parse_code(&std::fs::read("/proc/self/maps").unwrap());
+        let exe = std::env::current_exe().unwrap();
+        let own = code.iter().find(|c| c.path == exe).unwrap();
+        let mut modules = Modules::default();
+        let at_once = modules.of(&proc, pid, own);
+        assert_eq!(at_once.is_none(), std::fs::metadata(&exe).unwrap().len() > LARGE);
+        let begin = std::time::Instant::now();
+        while modules.is_searching() && begin.elapsed().as_secs() < 120 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let found = modules.of(&proc, pid, own).unwrap();
+        assert_eq!(found.machine, evenly_spins::Machine::HOST);
+        assert!(Arc::ptr_eq(&found, &modules.known(own.inode, &own.path).unwrap()));
+        assert_eq!(modules.count(), 1);
     }
 
     #[test]

@@ -222,7 +222,8 @@ impl<P: Places> HandOver<P> {
         if again {
             self.looked_at = now;
         }
-        self.looks || self.hunts || others || self.modules.count() > files
+        let searches = self.modules.count() > files || self.modules.is_searching();
+        self.looks || self.hunts || others || searches
     }
 
     /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
@@ -283,7 +284,9 @@ impl<P: Places> HandOver<P> {
         }
         let (is_needed, is_seen) = (now < self.until, self.can_see());
         let doing = Doing { crowded: self.crowded, handed: self.hands, seen };
-        let found = self.hunt.step(now, is_needed, Some(doing).filter(|_| is_seen && !self.looks));
+        // Of samples in what is not known yet nobody can say what they are.
+        let can_tell = is_seen && !self.looks && !self.modules.is_searching();
+        let found = self.hunt.step(now, is_needed, Some(doing).filter(|_| can_tell));
         self.hunts = found.looks;
         // Where that cannot be seen they may.
         self.spin = found.spins || is_needed && !is_seen;
@@ -291,6 +294,11 @@ impl<P: Places> HandOver<P> {
             // Each file is gone through once, here and where they are armed.
             for process in taking {
                 self.spins(process.pid);
+            }
+            if self.modules.is_searching() {
+                self.hunt.waits();
+                self.hunts = false;
+                return false;
             }
             self.sample(taking);
         }
@@ -446,7 +454,7 @@ impl<P: Places> HandOver<P> {
             if code.is_of_system() {
                 continue;
             }
-            let module = self.modules.of(&self.proc, pid, &code);
+            let Some(module) = self.modules.of(&self.proc, pid, &code) else { continue };
             if module.machine != Machine::HOST {
                 continue;
             }
