@@ -3,6 +3,7 @@
 //! Invariant: parsing makes no system call.
 
 mod mapping;
+mod simulate;
 mod values;
 
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, PossibleValue};
@@ -13,6 +14,7 @@ use evenly_model::{CpuSet, Nanos, parse_duration};
 use evenly_policy::PolicyInfo;
 use evenly_theory::Speeds;
 pub(crate) use mapping::{AlphaArg, MapArgs, TopologyArgs};
+pub(crate) use simulate::{BarrierArg, LoopsArg, SimulateArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 pub(crate) use values::{
@@ -21,7 +23,7 @@ pub(crate) use values::{
 };
 use values::{
     DEFAULT, OF_ATTACH, compared_help, cpu_list, default_policy, percent, period, policy,
-    policy_help, policy_list, positive, simulated_policies, simulated_policy,
+    policy_help, policy_list, positive,
 };
 
 /// Balance the threads of a program across CPUs at run time, so that none holds up the others at a
@@ -77,7 +79,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  evenly simulate --threads 8 --cpus 7 --phase 1s --period \
         100ms\n  evenly simulate --scenario machine.toml\n  evenly simulate --sweep \
-        --out figure-10.csv\n  evenly simulate --power5 metbench-var\n\nThe policies and the balancing cycle \
+        --out figure-10.csv\n  evenly simulate --power5 metbench-var\n  evenly simulate --loops jacobi\n\nThe policies and the balancing cycle \
         are those of `evenly run`; only the machine is simulated. Without --scenario it is that of \
         the Juggle paper's analysis (section 3): equal threads, perfectly fair sharing, nothing costs anything."
     )]
@@ -394,95 +396,6 @@ pub(crate) struct PredictArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SimulateArgs {
-    /// Number of threads
-    #[arg(long, value_name = "N", required_unless_present_any = ["sweep", "scenario", "replay", "power5"],
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_THREADS)))]
-    pub(crate) threads: Option<u32>,
-    /// Number of CPUs
-    #[arg(long, value_name = "M", required_unless_present_any = ["sweep", "scenario", "replay", "power5"],
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_CPUS)))]
-    pub(crate) cpus: Option<u32>,
-    /// CPU time that a thread needs from one barrier to the next, for example 30s
-    #[arg(long, required_unless_present_any = ["sweep", "scenario", "replay", "power5"],
-        allow_hyphen_values = true, value_parser = parse_duration)]
-    pub(crate) phase: Option<Nanos>,
-    /// Balancing period [default: 100ms, or that of the scenario]
-    #[arg(long, allow_hyphen_values = true, value_parser = parse_duration)]
-    pub(crate) period: Option<Nanos>,
-    /// Number of phases [default: 1]
-    #[arg(long, value_name = "K",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) phases: Option<u32>,
-    #[arg(long, value_name = "NAME", value_parser = simulated_policy(), hide_possible_values = true,
-        help = simulated_policies())]
-    pub(crate) policy: Option<String>,
-    /// What threads do that wait for the others at the end of a phase [default: block]
-    #[arg(long, value_enum)]
-    pub(crate) barrier: Option<BarrierArg>,
-    /// Let the period vary by a tenth, as `evenly run` does
-    #[arg(long)]
-    pub(crate) jitter: bool,
-    /// Run what this file describes (TOML): any machine, programs, interference
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "cpus", "phase", "phases",
-        "barrier"])]
-    pub(crate) scenario: Option<PathBuf>,
-    /// Show this recording of `evenly run --record` to the policy: what would it have decided?
-    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["threads", "cpus", "phase",
-        "period", "phases", "barrier", "jitter", "seed", "scenario"])]
-    pub(crate) replay: Option<PathBuf>,
-    /// Run a program of the HPCSched paper on a simulated POWER5, where ranks have priorities, and set
-    /// what comes out beside the paper's tables
-    #[arg(long, value_name = "CASE", value_parser = power5_cases(), conflicts_with_all = ["threads",
-        "cpus", "phase", "period", "phases", "barrier", "jitter", "scenario", "replay"])]
-    pub(crate) power5: Option<String>,
-    /// With --power5: a parameter of the heuristics, for example high-util=90; a wrong
-    /// name lists all of them (may be given more than once)
-    #[arg(long, value_name = "KEY=VALUE", requires = "power5", value_parser = hpc_parameter)]
-    pub(crate) set: Vec<(Parameter, f64)>,
-    /// With --power5: how long a woken task waits for its CPU under CFS [default: 250us]
-    #[arg(long, value_name = "DURATION", requires = "power5", allow_hyphen_values = true,
-        value_parser = parse_duration)]
-    pub(crate) latency: Option<Nanos>,
-    /// Run ideal with 3 to 64 threads on all smaller numbers of CPUs, with periods of 0.01 to 5
-    /// phases (Figure 10 of the paper), on all cores
-    #[arg(long, conflicts_with_all = ["threads", "cpus", "phase", "period", "phases", "policy",
-        "barrier", "jitter", "seed", "json", "scenario", "replay", "power5"])]
-    pub(crate) sweep: bool,
-    /// Write the runs of --sweep to FILE as CSV; - is standard output
-    #[arg(long, value_name = "FILE", requires = "sweep")]
-    pub(crate) out: Option<PathBuf>,
-    /// Seed of the random numbers [default: 1, or that of the scenario]
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Write the result to FILE as JSON (evenly.simulate/1, with --replay evenly.replay/1, with
-    /// --power5 evenly.power5/1); with - to standard output, and the words to standard error
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-/// `--barrier`.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum BarrierArg {
-    /// They sleep
-    Block,
-    /// They spin, and let others run first
-    Yield,
-    /// They spin
-    Spin,
-}
-
-impl From<BarrierArg> for evenly_sim::Barrier {
-    fn from(b: BarrierArg) -> Self {
-        match b {
-            BarrierArg::Block => Self::Block,
-            BarrierArg::Yield => Self::Yield,
-            BarrierArg::Spin => Self::Spin,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct FiguresArgs {
     /// Only those of this paper
     #[arg(long, value_enum)]
@@ -515,6 +428,8 @@ pub(crate) enum PaperArg {
     Nuco,
     /// Boneti and others: HPCSched, 2008
     Hpc,
+    /// Rencuzogullari and Dwarkadas: adaptive loops, PPoPP 2001
+    Loops,
 }
 
 impl From<PaperArg> for evenly_figures::Paper {
@@ -524,13 +439,9 @@ impl From<PaperArg> for evenly_figures::Paper {
             PaperArg::Oslb => Self::Oslb,
             PaperArg::Nuco => Self::Nuco,
             PaperArg::Hpc => Self::Hpc,
+            PaperArg::Loops => Self::Loops,
         }
     }
-}
-
-fn power5_cases() -> PossibleValuesParser {
-    let cases = evenly_power5::CASES.into_iter();
-    PossibleValuesParser::new(cases.map(|c| PossibleValue::new(c.id).help(c.about)))
 }
 
 /// Reads a parameter of a policy with its value, such as `high-util=90`.

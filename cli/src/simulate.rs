@@ -1,5 +1,7 @@
 //! `evenly simulate`: the policies on a simulated machine.
 
+mod loops;
+
 use crate::flags::{BarrierArg, SimulateArgs};
 use crate::report::warn_if_unfinished;
 use crate::{End, output, tell_lines};
@@ -36,6 +38,9 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
     }
     if let Some(name) = &args.power5 {
         return power5(args, name, json.as_deref());
+    }
+    if let Some(what) = &args.loops {
+        return loops::compared(args, what, json.as_deref());
     }
     if let Some(name) = args.policy.as_deref().filter(|name| !is_balancing(name)) {
         anyhow::bail!(
@@ -170,14 +175,18 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
     output::say(&text, json, || value)
 }
 
+/// The text of a file, or so much of it that it is found to be too long.
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let most = evenly_sim::MOST_BYTES as u64 + 1;
+    std::fs::File::open(path)?.take(most).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Runs a scenario file; what is given beside it counts more than what stands in it.
 fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<Report> {
     let name = || format!("cannot read the scenario {}", path.display());
-    let mut text = String::new();
-    let file = std::fs::File::open(path).with_context(name)?;
-    // One byte more than is accepted, so that a longer file is found out.
-    let most = evenly_sim::MOST_BYTES as u64 + 1;
-    file.take(most).read_to_string(&mut text).with_context(name)?;
+    let text = read(path).with_context(name)?;
     let mut d = evenly_sim::parse_seeded(&text, args.seed).with_context(name)?;
     if let Some(period) = args.period {
         d.options.period.period = evenly_engine::Period::Fixed(period);

@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<Described, FileError> {
 /// # Errors
 /// [`FileError`].
 pub fn parse_seeded(text: &str, seed: Option<u64>) -> Result<Described, FileError> {
-    let text = parse_text(text)?;
+    let text: Text = parse_text(text)?;
     let seed = seed.or(text.seed).unwrap_or(1);
     let mut scenario = machine(&text)?;
     scenario.seed = seed;

@@ -40,8 +40,9 @@ pub use driver::{
 pub use file::{Described, parse, parse_seeded};
 pub use ideal::{IdealOptions, IdealRun, ideal};
 pub use loops::{
-    Cluster, ClusterCosts, Divides, Everywhere, LOOP_KERNELS, LoopError, LoopKernel, LoopProgram,
-    LoopRun, OfLoop, ParallelLoop, Updates, loop_kernel, run_loops,
+    Cluster, ClusterCosts, DescribedLoops, Divides, Everywhere, LOOP_KERNELS, LoopArm,
+    LoopComparison, LoopError, LoopKernel, LoopMachine, LoopProgram, LoopRun, OfLoop, ParallelLoop,
+    Updates, compare_loops, loop_kernel, parse_loops, run_loops,
 };
 pub use machine::Sim;
 pub use replay::{Replay, ReplayMove, ReplayPoint, replay};

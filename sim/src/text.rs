@@ -3,6 +3,7 @@
 //! Invariant: a key that is not known is an error, and each has its default here.
 
 use evenly_model::{Nanos, parse_duration};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 /// The longest scenario file that is read, in bytes.
@@ -196,7 +197,7 @@ impl Default for BalancingText {
 }
 
 /// Reads the text; nothing but its form is checked.
-pub(crate) fn parse_text(text: &str) -> Result<Text, FileError> {
+pub(crate) fn parse_text<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
     if text.len() > MOST_BYTES {
         return Err(FileError::TooLong);
     }

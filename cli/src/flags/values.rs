@@ -170,8 +170,8 @@ pub(super) fn period(text: &str) -> Result<PeriodArg, String> {
 /// another message for all others.
 #[derive(Clone)]
 pub(super) struct Named<T> {
-    read: fn(&str) -> Result<T, String>,
-    names: fn() -> Vec<PossibleValue>,
+    pub(super) read: fn(&str) -> Result<T, String>,
+    pub(super) names: fn() -> Vec<PossibleValue>,
 }
 
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for Named<T> {
@@ -295,6 +295,15 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(p) if p > 0.0 && p <= 100.0 => Ok(p / 100.0),
         _ => Err(String::from("it must be more than 0 and at most 100")),
+    }
+}
+
+/// The part of a CPU that others use, as a number or in percent.
+pub(super) fn part(text: &str) -> Result<f64, String> {
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    match number.parse::<f64>().map(|p| p / whole) {
+        Ok(p) if (0.0..=0.99).contains(&p) => Ok(p),
+        _ => Err(String::from("it must be from 0 to 99%, such as 50% or 0.5")),
     }
 }
 

@@ -202,6 +202,7 @@ fn recordings_and_the_rest() {
         let rest = "[machine]\ncpus = 1\n[[program]]\nthreads = 1\nphase = \"1s\"\n";
         file(&format!("{policy}.toml"), &format!("{rest}[balancing]\npolicy = \"{policy}\"\n"))
     };
+    let loops = file("loops.toml", "steps = 1\n[[loop]]\nname = \"l\"\nwork = \"0s\"\n");
     let missing = tool.path("missing").to_str().unwrap().to_owned();
     let predict = |options: &'static str| {
         let words: Vec<&str> =
@@ -212,7 +213,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 56] = [
+    let cases: [(&[&str], &str); 66] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -262,6 +263,16 @@ fn recordings_and_the_rest() {
         ),
         (&simulate("--policy baseline"), "--policy baseline|add --power5"),
         (&["simulate", "--replay", &missing, "--policy", "hpc-auto"], "missing|No such file"),
+        (&["simulate", "--loops", "jacoby"], "--loops|(did you mean jacobi?)|matrix, |./jacoby"),
+        (&["simulate", "--loops", &missing], "loops|missing|No such file"),
+        (&["simulate", "--loops", &loops], "loops.toml|loop[0].work|longer than 0"),
+        (&["simulate", "--loops", "sor", "--phase", "1s"], "--loops|--phase"),
+        (&["simulate", "--loops", "sor", "--policy", "static"], "--loops|--policy"),
+        (&["simulate", "--loops", "sor", "--nodes", "3"], "--cpus|16 is no multiple of 3 nodes"),
+        (&["simulate", "--loops", "sor", "--loaded", "15-16"], "--loaded|no CPU 16|last is 15"),
+        (&["simulate", "--loops", "sor", "--load", "100%"], "--load|50% or 0.5"),
+        (&["simulate", "--loops", "gauss", "--cpus", "2000"], "processors|from 1 to 1024"),
+        (&simulate("--nodes 2"), "--nodes|--threads"),
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),

@@ -205,6 +205,46 @@ fn of_a_simulated_power5() {
 }
 
 #[test]
+fn of_simulated_loops() {
+    let tool = Tool::new();
+    let run = |options: &str| {
+        let all = format!("simulate --json - --loops {options}");
+        tool.evenly(all.split_whitespace()).output().unwrap()
+    };
+    let output = run("matrix");
+    let value = parsed(&output, "evenly.simulate-loops/1");
+    let arms = value["arms"].as_array().unwrap();
+    let of = |name: &str| arms.iter().find(|arm| arm["divides"] == name).unwrap();
+    assert_eq!((arms.len(), &value["gains"], &value["main"]), (9, &true.into(), &"product".into()));
+    assert!(of("rp")["of_plain"].as_f64().unwrap() < 0.8, "{value:#}");
+    assert_eq!(output.stdout, run("matrix").stdout, "repeatable");
+    // A line for each, of 100 columns at most.
+    let said = stderr(&output);
+    assert!(said.lines().count() <= 15 && said.lines().all(|l| l.len() <= 100), "{said}");
+    assert!(said.contains("others use 50 % of CPUs 0-1,4-5,8-9,12-13"), "{said}");
+
+    let loads = |options: &str| {
+        let value = parsed(&run(options), "evenly.simulate-loops/1");
+        let nodes = value["nodes"].as_array().unwrap().last().unwrap().as_u64().unwrap();
+        (nodes + 1, value["loads"].to_string(), value["gains"].as_bool().unwrap())
+    };
+    let (zero, quarter) = (String::from("[0.0,0.0,0.0,0.0]"), String::from("[0.0,0.25,0.0,0.25]"));
+    assert_eq!(loads("matrix --nodes 2 --cpus 4 --load 0"), (2, zero, false));
+    assert_eq!(loads("matrix --nodes 1 --cpus 4 --loaded 1,3 --load 25%"), (1, quarter, true));
+
+    let file = tool.path("l.toml");
+    let text = "steps = 2\n[machine]\nnodes = 2\nprocessors = 6\n[[loop]]\nname = \"l\"\nwork = \"1s\"\n\
+        iterations = 60\n";
+    fs::write(&file, text).unwrap();
+    let value = parsed(&run(file.to_str().unwrap()), "evenly.simulate-loops/1");
+    assert_eq!(value["loads"].to_string(), "[0.5,0.5,0.0,0.5,0.5,0.0]");
+    assert_eq!(
+        (&value["program"], &value["limit_ns"]),
+        (&file.to_str().into(), &30_000_000_000_u64.into())
+    );
+}
+
+#[test]
 fn of_figures() {
     let tool = Tool::new();
     let out = tool.path("made/here");

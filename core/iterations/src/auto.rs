@@ -18,6 +18,9 @@ const LONG: Nanos = Nanos::from_millis(240);
 const WAITED: f64 = 0.03;
 /// What is tried where they do, in order; the first is what they had.
 const ARMS: [Policy; 4] = [Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
+/// The same where data move from node to node: neither what whoever comes next takes, whose data would go with it each time, nor
+/// `static`, which knows of no data. Equal powers are as good as that.
+const BETWEEN_NODES: [Policy; 2] = [Policy::Rp, Policy::RpSteal];
 /// What is kept where they do, before anything is tried: of a benchmark's kernels it is the best, or near it, for all.
 const GUESS: usize = 1;
 /// Another one than the one before has to be better by this part: a window says no more.
@@ -57,12 +60,11 @@ pub struct Auto {
 }
 
 impl Auto {
-    /// Nothing is known of the region. Where data have to move from node to node, what whoever comes next takes is not tried: its
-    /// data would go with it, each time.
+    /// Nothing is known of the region.
     #[must_use]
     pub fn new(of_one_node: bool) -> Self {
         Self {
-            arms: if of_one_node { &ARMS } else { &ARMS[..ARMS.len() - 1] },
+            arms: if of_one_node { &ARMS } else { &BETWEEN_NODES },
             arm: 0,
             tried: Vec::new(),
             kept: None,

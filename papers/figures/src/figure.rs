@@ -4,7 +4,7 @@ use crate::{Lanes, Traces};
 use evenly_cluster::ClusterError;
 use evenly_draw::{Chart, HeatMap, Table};
 use evenly_model::GraphError;
-use evenly_sim::RunError;
+use evenly_sim::{LoopError, RunError};
 use evenly_theory::{OutOfRange, ShapeError};
 use serde::Serialize;
 
@@ -22,6 +22,9 @@ pub enum Paper {
     Nuco,
     /// Boneti and others: A dynamic scheduler for balancing HPC applications (HPCSched), SC 2008.
     Hpc,
+    /// Rencuzogullari and Dwarkadas: Dynamic adaptation to available resources for parallel computing in an autonomous network of
+    /// workstations (*Adaptive loops*), PPoPP 2001.
+    Loops,
 }
 
 impl Paper {
@@ -33,6 +36,7 @@ impl Paper {
             Self::Oslb => "OSLB",
             Self::Nuco => "NucoLB",
             Self::Hpc => "HPCSched",
+            Self::Loops => "Adaptive loops",
         }
     }
 }
@@ -54,6 +58,9 @@ pub enum FigureError {
     /// A run came to nothing.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Loops cannot be run there.
+    #[error(transparent)]
+    Loops(#[from] LoopError),
     /// Theory says nothing there.
     #[error(transparent)]
     Theory(#[from] OutOfRange),

@@ -18,6 +18,7 @@ mod figure;
 mod hpc;
 mod juggle;
 mod lanes;
+mod loops;
 mod nuco;
 mod oslb;
 mod page;
@@ -220,6 +221,13 @@ pub const FIGURES: &[Info] = &[
         number: "6 and Table VI",
         title: "a program like SIESTA, with many short and irregular phases",
         make: hpc::siesta,
+    },
+    Info {
+        id: "loops-4",
+        paper: Paper::Loops,
+        number: "4, plain and LB",
+        title: "six kernels on 16 processors, of which others use some",
+        make: loops::execution,
     },
 ];
 

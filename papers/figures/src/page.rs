@@ -48,7 +48,7 @@ it is runnable.
 #[must_use]
 pub fn page(figures: &[Figure], pictures: &str) -> String {
     let mut t = String::from(HEAD);
-    for paper in [Paper::Juggle, Paper::Oslb, Paper::Nuco, Paper::Hpc] {
+    for paper in [Paper::Juggle, Paper::Oslb, Paper::Nuco, Paper::Hpc, Paper::Loops] {
         for f in figures.iter().filter(|f| f.info.paper == paper) {
             let _ = write!(t, "\n{}", section(f, pictures));
         }

@@ -37,20 +37,43 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The paper's, of `nodes` nodes with `each` processors (there 4 and 4): AlphaServers with pages of 8 KiB, and Memory Channel
-    /// with 83 MB/s. `loads` are those of the first processors; all others are free.
+    /// The paper's, of `nodes` nodes with `each` processors (there 4 and 4). `loads` are those of the first processors; all
+    /// others are free.
+    #[must_use]
+    pub fn of_paper(nodes: usize, each: usize, loads: &[f64]) -> Self {
+        LoopMachine { nodes, processors: nodes * each, ..LoopMachine::default() }.cluster(loads)
+    }
+}
+
+/// A cluster whose nodes all have the same number of processors, whoever uses these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopMachine {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Processors of all nodes together.
+    pub processors: usize,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// How long it takes to fetch a page from another node.
+    pub fetch: Nanos,
+    /// What else memory and messages take.
+    pub costs: ClusterCosts,
+    /// How long a processor is the program's in turn, where somebody else uses it.
+    pub quantum: Nanos,
+}
+
+impl Default for LoopMachine {
+    /// The paper's: 4 AlphaServers of 4 processors, with pages of 8 KiB, and Memory Channel with 83 MB/s.
     ///
     /// The paper says what page fetches, twins and words take, and 100 to 245 us for a diff, of which this is the middle. It does
     /// not say what a barrier takes.
-    #[must_use]
-    pub fn of_paper(nodes: usize, each: usize, loads: &[f64]) -> Self {
+    fn default() -> Self {
         let us = Nanos::from_micros;
-        let processors = nodes * each;
-        let fetch = if nodes > 1 { us(220) } else { Nanos::ZERO };
-        let nodes = (0..processors).map(|p| p / each).collect();
-        let all = loads.iter().copied().chain(std::iter::repeat(0.0)).take(processors);
         Self {
-            memory: Memory { unit_bytes: 8_192, nodes, fetch },
+            nodes: 4,
+            processors: 16,
+            page_bytes: 8_192,
+            fetch: us(220),
             costs: ClusterCosts {
                 wire: us(99),
                 twin: us(68),
@@ -59,6 +82,28 @@ impl Cluster {
                 barrier: us(30),
             },
             quantum: Nanos::from_millis(10),
+        }
+    }
+}
+
+impl LoopMachine {
+    /// Processors of each node. The last node may have fewer.
+    #[must_use]
+    pub fn each(&self) -> usize {
+        self.processors.div_ceil(self.nodes.max(1)).max(1)
+    }
+
+    /// The cluster, of which others use these parts of the first processors; all others are free.
+    #[must_use]
+    pub fn cluster(&self, loads: &[f64]) -> Cluster {
+        let nodes = (0..self.processors).map(|p| p / self.each()).collect();
+        // On one node nothing is fetched, and policies that ask for it see that no data have to move.
+        let fetch = if self.nodes > 1 { self.fetch } else { Nanos::ZERO };
+        let all = loads.iter().copied().chain(std::iter::repeat(0.0)).take(self.processors);
+        Cluster {
+            memory: Memory { unit_bytes: self.page_bytes, nodes, fetch },
+            costs: self.costs,
+            quantum: self.quantum,
             loads: all.collect(),
         }
     }

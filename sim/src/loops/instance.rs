@@ -124,7 +124,7 @@ pub(super) struct Instance<'a, 'c> {
     of: &'a ParallelLoop,
     plan: &'a Plan,
     /// What it uses, by its iterations counted from 0.
-    sections: Vec<Section>,
+    sections: Vec<(Section, i128)>,
     everywhere: Vec<(usize, Range<u64>)>,
     work_ns: f64,
     lanes: Vec<Lane>,
@@ -145,7 +145,7 @@ impl<'a, 'c> Instance<'a, 'c> {
         done: &Done,
     ) -> Self {
         let bounds = of.bounds(step);
-        let sections = of.region.sections.iter().map(|s| bounds.section(s)).collect();
+        let sections = of.region.sections.iter().map(|s| bounds.section(s));
         let moved = |e: &super::Everywhere| {
             let by = e.moves.saturating_mul(step);
             (e.array.0 as usize, e.bytes.start + by..e.bytes.end + by)
@@ -161,7 +161,7 @@ impl<'a, 'c> Instance<'a, 'c> {
         }
         let elements = if of.updates.is_some() { plan.tasks.iterations() as usize } else { 0 };
         Self {
-            sections,
+            sections: merged(sections),
             everywhere: of.everywhere.iter().map(moved).collect(),
             work_ns: of.work_ns(step),
             provided: vec![false; machine.nodes()],
@@ -270,9 +270,10 @@ impl<'a, 'c> Instance<'a, 'c> {
             }
         }
         for i in 0..self.sections.len() {
-            let section = self.sections[i];
+            let (section, more) = self.sections[i];
             let bytes = section.bytes(&iterations);
-            let [start, end] = [bytes.start, bytes.end].map(|b| u64::try_from(b).unwrap_or(0));
+            let [start, end] =
+                [bytes.start, bytes.end + more].map(|b| u64::try_from(b).unwrap_or(0));
             for page in self.machine.pages.of(section.array.0 as usize, start..end) {
                 let access = match section.used {
                     Use::Reads => self.machine.pages.read(page, node),
@@ -318,6 +319,27 @@ impl<'a, 'c> Instance<'a, 'c> {
     }
 }
 
+/// Those that are parts of one array beside each other as one: the first of them, and how many bytes further the last one goes.
+fn merged(sections: impl Iterator<Item = Section>) -> Vec<(Section, i128)> {
+    let mut all: Vec<(Section, i128)> = Vec::new();
+    for s in sections {
+        let is_beside = |(o, _): &&mut (Section, i128)| {
+            (o.array, o.used, o.element_bytes, o.coefficient)
+                == (s.array, s.used, s.element_bytes, s.coefficient)
+                && o.constant.abs_diff(s.constant) <= 2 * s.coefficient.unsigned_abs()
+        };
+        if let Some((first, more)) = all.iter_mut().find(is_beside) {
+            let apart =
+                (i128::from(s.constant) - i128::from(first.constant)) * i128::from(s.element_bytes);
+            *more = (*more).max(apart) - apart.min(0);
+            first.constant = first.constant.min(s.constant);
+        } else {
+            all.push((s, 0));
+        }
+    }
+    all
+}
+
 /// How fast each processor got on so far, over the mean of all.
 fn weights(done: &Done) -> Vec<f64> {
     let rates: Vec<f64> = done.iter().map(|&(n, ns)| n as f64 / ns as f64).collect();
@@ -325,4 +347,27 @@ fn weights(done: &Done) -> Vec<f64> {
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     let is_known = mean.is_finite() && mean > 0.0;
     rates.iter().map(|rate| if is_known { rate / mean } else { 1.0 }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_iterations::ArrayId;
+
+    #[test]
+    fn rows_beside_each_other_are_one_part() {
+        let of = |array, used, constant| Section {
+            array: ArrayId(array),
+            used,
+            element_bytes: 8,
+            coefficient: 10,
+            constant,
+        };
+        let (reads, writes) = (|c| of(0, Use::Reads, c), of(1, Use::Writes, 0));
+        let expected = vec![(reads(-10), 160), (writes, 0), (reads(990), 0)];
+        for order in [[-10, 0, 10], [10, 0, -10], [0, -10, 10], [0, 10, -10]] {
+            let all = order.map(reads).into_iter().chain([writes, reads(990)]);
+            assert_eq!(merged(all), expected, "{order:?}");
+        }
+    }
 }

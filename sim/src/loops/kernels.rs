@@ -145,7 +145,7 @@ fn sor() -> LoopProgram {
         uses.over(name, 1, rows - 1, Nanos::from_micros(54))
     };
     let loops = vec![colour("red", 0, 1), colour("black", 1, 0)];
-    LoopProgram { arrays: vec![rows as u64 * half as u64 * 8; 2], loops, steps: 700 }
+    LoopProgram { arrays: vec![rows as u64 * half as u64 * 8; 2], loops, steps: 350 }
 }
 
 fn shallow() -> LoopProgram {
@@ -178,7 +178,7 @@ fn shallow() -> LoopProgram {
         border("border of next", &[u_new, v_new, p_new]),
         smooth.over("smooth", 0, n, us(785)),
     ];
-    LoopProgram { arrays: vec![n as u64 * n as u64 * 8; 13], loops, steps: 40 }
+    LoopProgram { arrays: vec![n as u64 * n as u64 * 8; 13], loops, steps: 20 }
 }
 
 fn water() -> LoopProgram {

@@ -11,13 +11,18 @@
 //! Invariant: equal clusters, programs and seeds give equal runs.
 
 mod cluster;
+mod compare;
+mod file;
 mod instance;
 mod kernels;
+mod limits;
 mod pages;
 mod program;
 mod run;
 
-pub use cluster::{Cluster, ClusterCosts};
+pub use cluster::{Cluster, ClusterCosts, LoopMachine};
+pub use compare::{LoopArm, LoopComparison, compare_loops};
+pub use file::{DescribedLoops, parse_loops};
 pub use kernels::{LOOP_KERNELS, LoopKernel, loop_kernel};
 pub use program::{Everywhere, LoopError, LoopProgram, ParallelLoop, Updates};
 pub use run::{Divides, LoopRun, OfLoop, run_loops};

@@ -1,16 +1,8 @@
 //! A program of parallel loops, each of which ends at a barrier.
 
-use super::cluster::Cluster;
-use super::pages::MOST_NODES;
 use evenly_iterations::{ArrayId, Bounds, Region};
 use evenly_model::Nanos;
 use std::ops::Range;
-
-/// The most that a run may be asked for: instances, processors, pages, and tasks in all instances.
-const MOST_INSTANCES: u64 = 1_000_000;
-const MOST_PROCESSORS: usize = 1_024;
-const MOST_PAGES: u64 = 10_000_000;
-const MOST_ITERATIONS: u64 = 100_000_000;
 
 /// Data that each node needs which carries out any of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,44 +83,4 @@ pub struct LoopError {
     pub found: String,
     /// What was needed.
     pub needed: String,
-}
-
-fn within(object: &str, found: u64, most: u64) -> Result<(), LoopError> {
-    if (1..=most).contains(&found) {
-        return Ok(());
-    }
-    Err(LoopError {
-        object: object.into(),
-        found: format!("there are {found}"),
-        needed: format!("from 1 to {most}"),
-    })
-}
-
-impl LoopProgram {
-    /// Whether it can be run there, within the limits of a run.
-    ///
-    /// # Errors
-    /// [`LoopError`].
-    pub fn check(&self, cluster: &Cluster) -> Result<(), LoopError> {
-        let processors = cluster.memory.processors();
-        within("processors", processors as u64, MOST_PROCESSORS as u64)?;
-        let nodes = cluster.memory.nodes.iter().max().map_or(0, |last| last + 1);
-        within("nodes", nodes as u64, MOST_NODES as u64)?;
-        let loads = cluster.loads.iter().find(|load| !(0.0..=0.99).contains(*load));
-        if let Some(load) = loads {
-            let (object, found) = ("load".into(), format!("it is {load}"));
-            return Err(LoopError { object, found, needed: "from 0 to 0.99".into() });
-        }
-        within("loads of processors", cluster.loads.len() as u64, processors as u64)?;
-        let page = cluster.memory.unit_bytes.max(1);
-        let pages =
-            self.arrays.iter().map(|bytes| bytes.div_ceil(page)).fold(0, u64::saturating_add);
-        within("pages of all arrays", pages.max(1), MOST_PAGES)?;
-        within("instances", self.steps.saturating_mul(self.loops.len() as u64), MOST_INSTANCES)?;
-        let iterations = self.loops.iter().map(|l| l.bounds.count().unwrap_or(0).max(1));
-        for count in iterations {
-            within("iterations of a loop", count, MOST_ITERATIONS)?;
-        }
-        Ok(())
-    }
 }

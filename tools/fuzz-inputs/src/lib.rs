@@ -43,7 +43,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `tools/fuzz/`.
-pub const TARGETS: [(&str, Target); 44] = [
+pub const TARGETS: [(&str, Target); 46] = [
     ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
@@ -58,6 +58,7 @@ pub const TARGETS: [(&str, Target); 44] = [
     ("journal", journal),
     ("kept", kept),
     ("lab", lab),
+    ("loops", loops),
     ("mapping", mapping),
     ("maps", maps),
     ("matrix", matrix),
@@ -87,6 +88,7 @@ pub const TARGETS: [(&str, Target); 44] = [
     ("tasks", tasks),
     ("taskstats", taskstats),
     ("ticks", ticks),
+    ("told", told),
     ("tuning", tuning),
 ];
 
@@ -601,6 +603,39 @@ pub fn kept(bytes: &[u8]) {
 /// What the lab reads.
 pub fn lab(bytes: &[u8]) {
     let _ = evenly_lab::exercise(bytes);
+}
+
+/// Files of loops for the simulator: what is accepted is run, where that takes little time, and each loop is carried out.
+///
+/// # Panics
+/// Where it is not.
+pub fn loops(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match evenly_sim::parse_loops(text) {
+        Ok(d) => {
+            let loads = vec![0.5; d.machine.processors];
+            let cluster = d.machine.cluster(&loads);
+            if d.program.operations(&cluster) < 2e5 {
+                for divides in evenly_sim::Divides::all() {
+                    let run = evenly_sim::run_loops(&cluster, &d.program, divides, 1);
+                    assert!(run.is_ok_and(|run| run.loops.len() == d.program.loops.len()));
+                }
+            }
+        }
+        Err(e) => assert_eq!(e.to_string().lines().count(), 1, "{e}"),
+    }
+}
+
+/// What loops have told of themselves: there are no more loops than lines, and all of them can be written.
+///
+/// # Panics
+/// Where that is not so.
+pub fn told(bytes: &[u8]) {
+    let lines: Vec<Vec<u8>> = bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+    let count = lines.len();
+    if let Some(told) = evenly_report::LoopsReport::read(lines.into_iter(), Nanos::ZERO) {
+        assert!(told.loops.len() <= count && serde_json::to_string(&told).is_ok());
+    }
 }
 
 /// Files of test suites of others.

@@ -24,7 +24,8 @@ use evenly_map::{
     read_monitoring, read_objects, read_pairs, read_parts, read_procs, read_profile, read_tasks,
 };
 use evenly_model::stats::Random;
-use evenly_model::{CpuId, CpuSet, Task, TaskGraph, filled, parse_duration};
+use evenly_model::{CpuId, CpuSet, Nanos, Task, TaskGraph, filled, parse_duration};
+use evenly_report::LoopsReport;
 use evenly_theory::Speeds;
 use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml};
 use evenly_trace::Recording;
@@ -263,11 +264,20 @@ fn the_seeds_are_what_they_stand_for() {
         }
         "recording" => Recording::parse(bytes).is_ok_and(|r| !r.events.is_empty()),
         "scenario" => evenly_sim::parse(&text(bytes)).is_ok(),
+        "loops" => evenly_sim::parse_loops(&text(bytes)).is_ok_and(|d| {
+            let cluster = d.machine.cluster(&vec![0.5; d.machine.processors]);
+            d.program.operations(&cluster) < 2e5
+        }),
         // Each of what it reads has a seed.
         "shares" => parse_nice_limit(bytes).is_some(),
         "slit" => parse_slit(bytes).is_some(),
         "speeds" => text(bytes).trim().parse::<Speeds>().is_ok(),
         "taskstats" => parse_answer(bytes).is_some() || TaskTimes::parse(bytes).is_some(),
+        "told" => {
+            let lines = bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec);
+            let told = LoopsReport::read(lines, Nanos::ZERO);
+            told.is_some_and(|t| !t.loops[0].divided.is_empty() && t.loops[0].totals.is_some())
+        }
         "tuning" => parse_tuning(bytes).is_ok(),
         other => panic!("{other} is not known here"),
     };
@@ -309,7 +319,8 @@ fn captured_machines_are_replayed() {
     let names: Vec<&str> = replayed.keys().copied().collect();
     assert_eq!(names, ["cache", "cgroup", "cpulist", "mountinfo", "quota"], "{replayed:?}");
     for (file, bytes) in files(&repository().join("docs/scenarios")) {
-        replay("scenario", target("scenario"), &file, &bytes);
+        let name = if file == "loops.toml" { "loops" } else { "scenario" };
+        replay(name, target(name), &file, &bytes);
     }
     for (file, bytes) in files(&repository().join("mapping/topology/tests/captured")) {
         replay("hwloc_xml", target("hwloc_xml"), &file, &bytes);

@@ -1,0 +1,7 @@
+//! The figures of *Adaptive loops* (Rencuzogullari, Dwarkadas: Dynamic Adaptation to Available Resources, PPoPP 2001).
+//!
+//! Invariant: what divides iterations is the code of the runtime, `evenly_iterations::Scheduler`.
+
+mod execution;
+
+pub(crate) use execution::figure as execution;

@@ -1,0 +1,6 @@
+//! See `evenly_fuzz_targets::told`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| evenly_fuzz_targets::told(bytes));
