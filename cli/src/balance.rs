@@ -41,6 +41,7 @@ use evenly_model::{CpuSet, DomainId, Knowledge, Pid, printable};
 use evenly_phase::Openings;
 use evenly_probe::binding::unbound;
 use evenly_probe::load::Unseen;
+use evenly_probe::loops::{self, Told};
 use evenly_probe::waiting::Cooperation;
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use facts::Facts;
@@ -75,7 +76,8 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     // As under taskset: from its first instruction the program sees, and is held to, these.
     let cpus = args.balance.cpus.as_ref().map(|asked| whole.and(asked));
     let whole = cpus.clone().unwrap_or(whole);
-    let Probes { prepared, counting, counts, hands, mut env } = probes(&args, &whole, &mut notes);
+    let Probes { prepared, counting, counts, hands, loops, mut env } =
+        probes(&args, &whole, &mut notes);
     env.extend(unbound_ranks(&args, &mut notes));
     notes.extend(messages_by(&args.balance, counts.is_some()));
     let spawn = SpawnOptions { cpus, env };
@@ -93,7 +95,7 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     let hands = hands.map(|hands| hands.start(supervisor.threads(), &mut notes));
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
-    (facts.watch, facts.counting, facts.hands) = (watch, counting, hands);
+    (facts.watch, facts.counting, facts.hands, facts.loops) = (watch, counting, hands, loops);
     // Where nothing could be loaded.
     let beats =
         (facts.hands.is_none() && may_beat(&args.balance, args.cooperate)).then(|| whole.clone());
@@ -229,6 +231,8 @@ struct Probes {
     counting: Option<Counting>,
     counts: Option<RankCounts>,
     hands: Option<handover::Prepared>,
+    /// Where programs with `libevenly_loops` tell what their loops do.
+    loops: Option<Told>,
     /// Variables that it needs.
     env: Vec<(OsString, OsString)>,
 }
@@ -244,7 +248,22 @@ fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     if args.probe != ProbeArg::Off && args.cooperate == CooperateArg::Auto {
         handing_over(args, whole, &mut probes, notes);
     }
+    hear_of_loops(&mut probes, notes);
     probes
+}
+
+/// Has loops tell what they do, unless the user has them tell that to a file already.
+fn hear_of_loops(probes: &mut Probes, notes: &mut Vec<String>) {
+    if std::env::var_os(loops::VARIABLE).is_some_and(|path| !path.is_empty()) {
+        return;
+    }
+    match Told::new() {
+        Ok(told) => {
+            probes.env.push(told.variable());
+            probes.loops = Some(told);
+        }
+        Err(e) => notes.push(format!("what loops of libevenly_loops do is not known: {e}")),
+    }
 }
 
 /// `--probe on`.

@@ -34,6 +34,9 @@ pub mod board;
 #[allow(unsafe_code, reason = "pointers of C")]
 pub mod c;
 mod error;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "a function of C's library")]
+mod exit;
 pub mod gate;
 pub mod queue;
 #[cfg(not(loom))]
@@ -42,6 +45,8 @@ mod region;
 mod shown;
 #[cfg(not(loom))]
 mod team;
+#[cfg(not(loom))]
+mod telling;
 
 #[cfg(not(loom))]
 pub use declare::{Array, Declaration, Team};

@@ -4,6 +4,7 @@ use crate::board::Board;
 use crate::error::LoopsError;
 use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
+use crate::telling::Teller;
 use crossbeam_utils::CachePadded;
 use evenly_iterations::{
     ArrayId, Bounds, HandsOut, Measured, Memory, Outcome, Policy, Region as Declared, Scheduler,
@@ -44,6 +45,7 @@ pub struct Region {
     address: u64,
     release_ns: AtomicU64,
     instances: AtomicU64,
+    teller: Option<Teller>,
 }
 
 impl Region {
@@ -73,6 +75,7 @@ impl Region {
             team,
             release_ns: AtomicU64::new(0),
             instances: AtomicU64::new(0),
+            teller: Teller::new(name, threads),
         }
     }
 
@@ -132,7 +135,8 @@ impl Region {
     /// By the first thread of the team.
     fn set_up(&self, instance: u32, bounds: Bounds) {
         let mut scheduler = lock(&self.scheduler);
-        let (plan, changed) = scheduler.begin(&mut lock(&self.team.common), bounds, self.address);
+        let mut common = lock(&self.team.common);
+        let (plan, changed) = scheduler.begin(&mut common, bounds, self.address);
         if changed {
             self.shown.set(bounds, plan);
         }
@@ -143,6 +147,9 @@ impl Region {
                 }
             }
             HandsOut::Next(_) => self.board.common.set(instance),
+        }
+        if let Some(teller) = &self.teller {
+            teller.begins(scheduler.policy(), &common.powers, scheduler.divisions());
         }
         self.release_ns.store(self.team.now_ns(), Relaxed);
     }
@@ -165,7 +172,11 @@ impl Region {
         let carried_out = stolen.then(|| self.shown.take_carried_out());
         let outcome =
             Outcome { measured: &measured, makespan, carried_out: carried_out.as_deref() };
-        lock(&self.scheduler).end(&mut lock(&self.team.common), outcome);
+        let (mut scheduler, mut common) = (lock(&self.scheduler), lock(&self.team.common));
+        scheduler.end(&mut common, outcome);
+        if let Some(teller) = &self.teller {
+            teller.ends(&measured, makespan, scheduler.policy(), &common.powers);
+        }
         self.instances.fetch_add(1, Relaxed);
     }
 

@@ -67,6 +67,12 @@ pub(crate) struct Shared {
     process: u32,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        crate::telling::sum_up();
+    }
+}
+
 impl Shared {
     pub(crate) fn new(threads: usize) -> Result<Self, LoopsError> {
         if !(1..=MOST_THREADS).contains(&threads) {

@@ -7,6 +7,7 @@
 //! The other probe publishes who computes and who waits while a program runs (`probe/c/waiting.c`): it is built
 //! with evenly, as it needs to know no MPI; [`load`] loads it into a program, [`waiting`] makes and reads the mapping into which it writes.
 //! A third library hands over the CPUs of threads that spin (`probe/c/handover.c`); [`handover`] is the table that it shares with evenly.
+//! What loops of `libevenly_loops` tell comes through a file of [`loops`].
 //!
 //! Invariants: what is in the cache was built from this very source by that very compiler; a file there
 //! is replaced as a whole or not at all, and only the user and root can write it; nothing is started here but compilers and `LAUNCHER --version`.
@@ -25,6 +26,7 @@ mod header;
 pub mod late;
 pub mod layout;
 pub mod load;
+pub mod loops;
 pub mod messages;
 pub mod mpi;
 mod shared;

@@ -16,7 +16,8 @@ use evenly_linux::live::LiveReport;
 use evenly_linux::supervise::{Outcome, Supervisor};
 use evenly_model::{CpuSet, Nanos, Pid};
 use evenly_policy::PolicyInfo;
-use evenly_report::{Ended, RunReport};
+use evenly_probe::loops::Told;
+use evenly_report::{Ended, LoopsReport, RunReport};
 use evenly_trace::Recorder;
 use std::path::PathBuf;
 
@@ -44,6 +45,8 @@ pub(super) struct Facts {
     pub(super) counting: Option<Counting>,
     /// Hands over the CPUs of threads that spin.
     pub(super) hands: Option<HandingOver>,
+    /// What its loops tell.
+    pub(super) loops: Option<Told>,
     /// Sees whether threads spin, and has CPUs change hands often if they do.
     metronome: Option<Beating>,
     beaten: Option<evenly_report::Metronome>,
@@ -78,6 +81,7 @@ impl Facts {
             watch: None,
             counting: None,
             hands: None,
+            loops: None,
             metronome: None,
             beaten: None,
             last_notes: Vec::new(),
@@ -174,6 +178,7 @@ impl Facts {
             probe: self.watch.as_ref().map(Watch::report),
             handed_over: self.hands.take().and_then(|hands| hands.report()),
             metronome: self.beaten.take(),
+            loops: self.loops.take().and_then(|told| LoopsReport::read(told.lines(), self.began)),
             messages: self.counting.as_ref().map(Counting::report),
             measured: None,
             gain: None,
@@ -184,7 +189,11 @@ impl Facts {
         if !self.quiet && report.failure.is_none() {
             tell_lines(&report.text(self.verbose));
         }
-        let json = match serde_json::to_value(&report) {
+        self.write(&report, recorder);
+    }
+
+    fn write(&mut self, report: &RunReport, recorder: Option<Recorder>) {
+        let json = match serde_json::to_value(report) {
             Ok(json) => json,
             Err(e) => return tell(&format!("evenly: cannot write the report as JSON: {e}")),
         };
@@ -195,7 +204,7 @@ impl Facts {
         }
         if let Some(recorder) = recorder {
             let mut summary = json;
-            if let (Some(fields), Some(seen)) = (summary.as_object_mut(), self.evidence(&report)) {
+            if let (Some(fields), Some(seen)) = (summary.as_object_mut(), self.evidence(report)) {
                 fields.insert(String::from("evidence"), seen);
             }
             if let Err(e) = recorder.finish(summary) {

@@ -14,6 +14,7 @@ mod help;
 mod invisible;
 mod json;
 mod limits;
+mod loops;
 mod map;
 mod messages;
 #[path = "../common/mpi.rs"]

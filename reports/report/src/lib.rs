@@ -6,10 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod loops;
 mod ranks;
 mod text;
 mod verdict;
 
+pub use loops::{DivisionReport, LoopReport, LoopTotals, LoopsReport};
 pub use ranks::{EdgeReport, MessagesReport, ProbeReport, ProbeThread, RankReport, WaitedFor};
 pub use text::MOST_LINES;
 
@@ -105,6 +107,9 @@ pub struct RunReport {
     /// What came of CPUs that changed hands often, if they did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metronome: Option<Metronome>,
+    /// What parallel loops of `libevenly_loops` have told, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loops: Option<LoopsReport>,
     /// What MPI ranks have counted while they ran, where they did.
     pub messages: Option<MessagesReport>,
     /// What pausing showed, for the domain with most comparisons.

@@ -92,6 +92,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         probe: None,
         handed_over: None,
         metronome: None,
+        loops: None,
         messages: None,
         measured: None,
         gain: None,
@@ -745,12 +746,31 @@ fn the_json_is_as_the_schema_says() {
     let mut ends = [Ended::Exit(3), Ended::Signal(9), Ended::RunsOn, Ended::Gone].into_iter();
     for mut r in [balanced(), three_on_two(), nothing_started(), balanced()] {
         r.ended = ends.next().unwrap();
+        r.loops = any::loops_of(3);
         let json = serde_json::to_value(r.judged()).unwrap();
         let errors: Vec<String> =
             validator.iter_errors(&json).map(|e| format!("{}: {e}", e.instance_path)).collect();
         assert!(errors.is_empty(), "{errors:?}\n{json:#}");
     }
     assert!(!validator.is_valid(&serde_json::json!({"schema": "evenly.run/2"})));
+}
+
+/// A line for each of the first loops, also where nothing was balanced; without the library there is none.
+#[test]
+fn what_loops_did_is_shown_where_lines_are_left() {
+    let of = |loops| RunReport { loops: any::loops_of(loops), ..nothing_started() }.judged();
+    let said = of(3).text(false);
+    let first = "\n  loop        loop 0 (of 3 loops): 40 instances, rp-steal; shares 60 % and 40 % at the end; divided anew once, \
+                 after 0.4 s: thread 1 got on 0.7 times as fast\n";
+    assert!(
+        said.contains(first) && said.contains("\n  loop        loop 1: 40 instances"),
+        "{said}"
+    );
+    assert!(!said.contains("loop 2") && of(3).text(true).contains("\n  loop        loop 2: "));
+    assert!(
+        !of(0).text(true).contains("loop")
+            && serde_json::to_value(of(0)).unwrap().get("loops").is_none()
+    );
 }
 
 #[test]

@@ -8,6 +8,9 @@ use evenly_model::{Nanos, counted};
 pub const MOST_LINES: usize = 8;
 /// How many lines the result and the verdict have.
 const HEAD: usize = 2;
+/// Loops that are shown where there is room, and where all is asked for.
+const LOOPS: usize = 2;
+const MOST_LOOPS: usize = 16;
 /// An interval whose ends are further apart than this factor says nothing, and is not shown.
 pub(crate) const WIDE: f64 = 2.0;
 
@@ -124,8 +127,9 @@ impl RunReport {
         // Counted whether or not there was anything to balance.
         let words = self.messages.as_ref().map(MessagesReport::words);
         let messages = words.map(|text| Figure::new(Shown::WithRoom, "messages", text));
+        let loops = self.loop_figures();
         if !self.has_figures() {
-            return messages.into_iter().collect();
+            return loops.into_iter().chain(messages).collect();
         }
         let mut all = Vec::new();
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
@@ -145,6 +149,8 @@ impl RunReport {
         if known {
             add(Shown::Always, "waiting", self.waiting());
         }
+        all.extend(loops);
+        let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
         if let Some(probe) = &self.probe {
             add(Shown::WithRoom, "probe", probe.words());
             if let Some(whom) = self.whom() {
@@ -173,10 +179,17 @@ impl RunReport {
         }
         add(Shown::Always, "migrations", self.moves());
         add(Shown::Always, "overhead", self.overhead());
-        add(Shown::WhenAsked, "point", self.cost_of_a_point());
+        all.extend(self.figures_when_asked());
+        all
+    }
+
+    fn figures_when_asked(&self) -> Vec<Figure> {
+        let mut all = Vec::new();
+        let mut add = |name: &str, text| all.push(Figure::new(Shown::WhenAsked, name, text));
+        add("point", self.cost_of_a_point());
         // That is the usual one.
         if let Some(source) = self.source.as_deref().filter(|s| *s != "schedstat") {
-            add(Shown::WhenAsked, "source", format!("thread times by {source}"));
+            add("source", format!("thread times by {source}"));
         }
         if self.summary.domains.len() > 1 {
             for d in &self.summary.domains {
@@ -186,14 +199,14 @@ impl RunReport {
                     d.cpus,
                     counted(d.migrations, "migration")
                 );
-                add(Shown::WhenAsked, &format!("domain {}", d.id), text);
+                add(&format!("domain {}", d.id), text);
             }
         }
         if let Some(gain) = self.gain {
             let text = format!(
                 "at most {gain:.2} times the progress of threads that stay where they are (estimate)"
             );
-            add(Shown::WhenAsked, "gain", text);
+            add("gain", text);
         }
         if let Some(Measured { pairs, ratio, ci95: Some([low, high]) }) = self.measured
             && low > 0.0
@@ -203,9 +216,18 @@ impl RunReport {
                 "{ratio:.2} times the progress in {} (95 % interval {low:.2} to {high:.2})",
                 counted(pairs, "pause")
             );
-            add(Shown::WhenAsked, "measured", text);
+            add("measured", text);
         }
         all
+    }
+
+    /// Parallel loops that tell of themselves: a line for each of the first.
+    fn loop_figures(&self) -> Vec<Figure> {
+        let Some(loops) = &self.loops else { return Vec::new() };
+        let figure = |shown| move |text| Figure::new(shown, "loop", text);
+        let with_room = loops.words(LOOPS).into_iter().map(figure(Shown::WithRoom));
+        let others = loops.words(MOST_LOOPS).into_iter().skip(LOOPS);
+        with_room.chain(others.map(figure(Shown::WhenAsked))).collect()
     }
 
     fn waiting(&self) -> String {

@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use proptest::{collection, option};
 
 /// Names of lines of figures; a note or the verdict is a sentence, and may be as long as it needs to be.
-const FIGURES: [&str; 15] = [
+const FIGURES: [&str; 16] = [
     "progress",
     "waiting",
+    "loop",
     "probe",
     "barriers",
     "for whom",
@@ -65,6 +66,7 @@ fn any_report() -> impl Strategy<Value = RunReport> {
             r.summary.notes = (0..notes).map(|i| format!("note {i}:\nof two lines")).collect();
             r.probe = probed.then(|| probe_of(ranks.unwrap_or(0)));
             r.messages = ranks.filter(|_| probed).map(messages_of);
+            r.loops = ranks.and_then(loops_of);
             r.judged()
         },
     )
@@ -86,6 +88,24 @@ fn probe_of(ranks: u32) -> ProbeReport {
         waited_for: vec![for_first.clone()],
     });
     ProbeReport { processes: ranks, left_out: 0, threads: threads.collect(), replaced: 9 }
+}
+
+/// So many, all alike.
+pub(super) fn loops_of(loops: u32) -> Option<LoopsReport> {
+    let line = |i: u32| {
+        let line = serde_json::json!({
+            "schema": "evenly.loops/1", "pid": 100, "since_ns": 1, "event": "totals", "loop": format!("loop {i}"),
+            "seconds": 2.5, "instances": 40, "iterations": [600, 400], "powers": [0.6, 0.4], "divisions": 1,
+            "policy": "rp-steal", "left_out": 0,
+        });
+        line.to_string().into_bytes()
+    };
+    let divided = serde_json::json!({
+        "schema": "evenly.loops/1", "pid": 100, "since_ns": 1, "event": "divided", "loop": "loop 0", "at_ns": 400_000_000,
+        "instances": 5, "before": [0.5, 0.5], "after": [0.6, 0.4], "thread": 1, "pace": 0.6667,
+    });
+    let divided = (loops > 0).then(|| divided.to_string().into_bytes());
+    LoopsReport::read(divided.into_iter().chain((0..loops).map(line)), Nanos::ZERO)
 }
 
 fn messages_of(ranks: u32) -> MessagesReport {
