@@ -34,10 +34,10 @@ pub mod board;
 #[allow(unsafe_code, reason = "pointers of C")]
 pub mod c;
 mod error;
-#[cfg(not(loom))]
-#[allow(unsafe_code, reason = "a function of C's library")]
-mod exit;
 pub mod gate;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "functions of C's library")]
+mod process;
 pub mod queue;
 #[cfg(not(loom))]
 mod region;

@@ -25,9 +25,4 @@ impl Common {
         self.regions += 1;
         self.regions
     }
-
-    /// Something has changed where this has.
-    pub(crate) fn version(&self) -> (u64, u64) {
-        (self.powers.changes(), self.partitions.stamp())
-    }
 }

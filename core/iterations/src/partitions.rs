@@ -121,6 +121,20 @@ impl Partitions {
         Some(owners.collect())
     }
 
+    /// Whether more of the array is divided than what these iterations use, which is among it.
+    #[must_use]
+    pub fn has_more_than(&self, section: &Section, iterations: &Range<u64>) -> bool {
+        let Some(current) = self.arrays.get(&section.array) else { return false };
+        let known = current.section.bytes(&current.iterations);
+        let bytes = section.bytes(iterations);
+        let task = i128::from(current.section.bytes_per_iteration())
+            .saturating_mul(current.tasks.size().into());
+        let more = (bytes.start - known.start).max(0) + (known.end - bytes.end).max(0);
+        bytes.start >= known.start.saturating_sub(task)
+            && bytes.end <= known.end.saturating_add(task)
+            && more > task.saturating_mul(2)
+    }
+
     /// From now on this part of the array is divided so, by powers that had changed so often.
     pub fn set(
         &mut self,

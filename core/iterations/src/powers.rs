@@ -15,6 +15,8 @@ const LEAST: Nanos = Nanos::from_millis(100);
 const LONG: Nanos = Nanos::from_millis(400);
 /// A window in which no region comes again is over then.
 const LONGEST: Nanos = Nanos::from_millis(2_000);
+/// A program that makes a region for each loop that it runs has none that comes again: so many say enough.
+const REGIONS: usize = 64;
 /// After each division the next one that is not large needs twice as many windows, and at most so many.
 const PATIENCE: u32 = 32;
 
@@ -32,7 +34,7 @@ pub struct Measured {
 /// Work and time of each processor.
 #[derive(Debug, Clone, PartialEq)]
 struct Sums {
-    /// In seconds that it takes if all are equal.
+    /// In seconds of a processor of mean power.
     work: Vec<f64>,
     seconds: Vec<f64>,
     /// Half of an iteration of the last region.
@@ -44,15 +46,16 @@ impl Sums {
         Self { work: vec![0.0; processors], seconds: vec![0.0; processors], least: 0.0 }
     }
 
-    fn add(&mut self, measured: &[Measured]) {
+    /// `powers` are those of now: by them a region in which few take part says nothing of how fast these are beside the others.
+    fn add(&mut self, measured: &[Measured], powers: &[f64]) {
+        let of = |m: &Measured, power: &f64| power * m.time.as_secs_f64();
+        let worked: f64 = measured.iter().zip(powers).map(|(m, power)| of(m, power)).sum();
         let took = measured.iter().filter(|m| m.time > Nanos::ZERO);
-        let (count, seconds, iterations) = took.fold((0.0, 0.0, 0), |(count, s, n), m| {
-            (count + 1.0, s + m.time.as_secs_f64(), n + m.iterations)
-        });
+        let iterations: u64 = took.map(|m| m.iterations).sum();
         if iterations == 0 {
             return;
         }
-        let each = seconds / count / iterations as f64;
+        let each = powers.len() as f64 * worked / iterations as f64;
         for (p, m) in measured.iter().enumerate().filter(|(_, m)| m.time > Nanos::ZERO) {
             self.work[p] += m.iterations as f64 * each;
             self.seconds[p] += m.time.as_secs_f64();
@@ -153,11 +156,12 @@ impl Powers {
     /// If that is not as many processors as there are.
     pub fn add(&mut self, region: u32, measured: &[Measured]) -> bool {
         assert_eq!(measured.len(), self.powers.len(), "one for each processor");
-        self.window.add(measured);
+        self.window.add(measured, &self.powers);
         self.instances += 1;
         let time = measured.iter().map(|m| m.time).max().unwrap_or_default();
         self.time += time;
-        if self.anchor.is_none() && self.regions.contains(&region) {
+        let comes_again = self.regions.len() >= REGIONS || self.regions.contains(&region);
+        if self.anchor.is_none() && comes_again {
             self.anchor = Some(region);
         } else if self.anchor.is_none() {
             self.regions.push(region);
@@ -328,6 +332,25 @@ mod tests {
         assert!(powers.get()[1] < 0.01 && powers.get()[1] > 0.0, "{powers:?}");
         // Nobody had anything to do.
         assert!(!powers.clone().add(0, &[Measured::default(); 2]));
+    }
+
+    /// Would catch: a processor that seems fast because it alone has something to do in some loops.
+    #[test]
+    fn loops_for_few_say_nothing_of_the_others() {
+        for (speeds, expected) in [
+            ([1.0; 4], [0.25; 4]),
+            ([1.0, 0.5, 0.5, 1.0], [1.0 / 3.0, 1.0 / 6.0, 1.0 / 6.0, 1.0 / 3.0]),
+        ] {
+            let mut powers = Powers::new(4);
+            for _ in 0..400 {
+                runs(&mut powers, &speeds, 1);
+                let mut alone = [Measured::default(); 4];
+                alone[0] = Measured { time: Nanos::from_millis(10), iterations: 1 };
+                powers.add(1, &alone);
+            }
+            let near = |(p, e): (&f64, &f64)| (p - e).abs() < 0.02;
+            assert!(powers.get().iter().zip(&expected).all(near), "{powers:?}");
+        }
     }
 
     /// Would catch: powers by the loops that happen to be in a window, of which some wait for memory.

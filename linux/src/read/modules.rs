@@ -11,7 +11,9 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// A file that is larger is not looked at.
 const LARGEST: u64 = 512 << 20;
@@ -60,57 +62,98 @@ impl Code {
     }
 }
 
-/// A file that is larger is gone through by a thread of its own, which can take a second where threads spin on all CPUs.
+/// A file that is larger is gone through by another thread, which can take a second where threads spin on all CPUs.
 const LARGE: u64 = 4 << 20;
 
+/// One that takes longer, as its disk does not answer, is no longer waited for.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// What is known of a file; nothing yet while it is gone through.
-type Known = Arc<OnceLock<Arc<Module>>>;
+#[derive(Debug)]
+struct Known {
+    module: Arc<OnceLock<Arc<Module>>>,
+    since: Instant,
+}
+
+/// A large file that is to be gone through.
+struct Search {
+    file: File,
+    module: Arc<OnceLock<Arc<Module>>>,
+}
+
+impl Search {
+    fn go(self) {
+        let search = || {
+            let module = read(&self.file).and_then(|bytes| Module::of(&bytes).ok());
+            Arc::new(module.unwrap_or_default())
+        };
+        // Nothing is known of what the decoder cannot stand; all others go on.
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(search));
+        _ = self.module.set(found.unwrap_or_default());
+    }
+}
 
 /// What is known of files: each is read once.
 #[derive(Debug, Default)]
-pub struct Modules(HashMap<(u64, PathBuf), Known>);
+pub struct Modules {
+    files: HashMap<(u64, PathBuf), Known>,
+    /// To the thread that goes through large files, one after the other.
+    searches: Option<Sender<Search>>,
+}
 
 impl Modules {
     /// What is known of the file of a mapping; nothing of one that is no module, or cannot be read. None while it is gone through.
     pub fn of(&mut self, proc: &Proc, pid: Pid, code: &Code) -> Option<Arc<Module>> {
         let key = (code.inode, code.path.clone());
-        let known = self.0.entry(key).or_insert_with(|| {
-            let known = Known::default();
-            let file = open(proc, pid, code);
-            let size = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |m| m.len());
-            let (there, by_thread) = (known.clone(), size > LARGE);
-            let search = move || {
-                let bytes = file.as_ref().and_then(read);
-                let module = bytes.and_then(|bytes| Module::of(&bytes).ok());
-                _ = there.set(Arc::new(module.unwrap_or_default()));
-            };
-            if !by_thread {
-                search();
-            } else if std::thread::Builder::new().name("search".into()).spawn(search).is_err() {
-                // Where no thread can be had nothing is known of it.
-                _ = known.set(Arc::default());
-            }
-            known
-        });
-        known.get().cloned()
+        if let Some(known) = self.files.get(&key) {
+            return known.module.get().cloned();
+        }
+        let module = Arc::new(OnceLock::new());
+        let known = Known { module: module.clone(), since: Instant::now() };
+        self.files.insert(key, known);
+        let file = open(proc, pid, code);
+        let size = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |m| m.len());
+        match file {
+            None => _ = module.set(Arc::default()),
+            Some(file) if size <= LARGE => Search { file, module: module.clone() }.go(),
+            Some(file) => self.later(Search { file, module: module.clone() }),
+        }
+        module.get().cloned()
+    }
+
+    fn later(&mut self, search: Search) {
+        let start = || {
+            let (sender, receiver) = channel::<Search>();
+            let go = move || receiver.into_iter().for_each(Search::go);
+            std::thread::Builder::new().name("search".into()).spawn(go).ok().map(|_| sender)
+        };
+        if self.searches.is_none() {
+            self.searches = start();
+        }
+        let module = search.module.clone();
+        if self.searches.as_ref().is_none_or(|searches| searches.send(search).is_err()) {
+            // Where no thread can be had nothing is known of it.
+            _ = module.set(Arc::default());
+        }
     }
 
     /// Whether a file is gone through at present.
     #[must_use]
     pub fn is_searching(&self) -> bool {
-        self.0.values().any(|known| known.get().is_none())
+        let is_waited_for = |known: &Known| known.since.elapsed() < LONGEST;
+        self.files.values().any(|known| known.module.get().is_none() && is_waited_for(known))
     }
 
     /// What is known of a file that it was asked for.
     #[must_use]
     pub fn known(&self, inode: u64, path: &Path) -> Option<Arc<Module>> {
-        self.0.get(&(inode, path.to_owned()))?.get().cloned()
+        self.files.get(&(inode, path.to_owned()))?.module.get().cloned()
     }
 
     /// How many files it has been asked for.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.files.len()
     }
 }
 

@@ -94,6 +94,9 @@ struct Lane {
     /// It has found no more tasks then.
     finish: u64,
     twins: u64,
+    /// Pages that it still needs before it computes, the last one first, and for how long it does then.
+    needs: Vec<(usize, Use)>,
+    computes: Option<u64>,
     /// Elements that it has still to write under their locks, and the next one.
     updates: Option<(u64, u64)>,
 }
@@ -202,14 +205,30 @@ impl<'a, 'c> Instance<'a, 'c> {
         }
     }
 
-    /// What a processor does next, from `at` on, and when it is done with it; None at the end.
+    /// What a processor does next, from `at` on, and when it is done with it; None at the end. Each page is fetched by itself, as
+    /// others use the same wires meanwhile.
     fn next(&mut self, p: usize, at: u64) -> Option<u64> {
         if let Some((left, next)) = self.lanes[p].updates {
             return self.update(p, at, left, next);
         }
+        let node = self.machine.node(p);
+        while let Some((page, used)) = self.lanes[p].needs.pop() {
+            let access = match used {
+                Use::Reads => self.machine.pages.read(page, node),
+                Use::Writes => self.machine.pages.write(page, node),
+            };
+            self.lanes[p].twins += u64::from(access.twin);
+            if access != Access::default() {
+                return Some(self.machine.access(p, at, access));
+            }
+        }
+        if let Some(work) = self.lanes[p].computes.take() {
+            return Some(self.machine.cpus[p].computes(at, work));
+        }
         let (at, iterations) = self.take(p, at);
         if let Some(iterations) = iterations {
-            return Some(self.task(p, at, iterations));
+            self.begin(p, iterations);
+            return Some(at);
         }
         let all = self.plan.tasks.iterations();
         let lane = &mut self.lanes[p];
@@ -256,38 +275,29 @@ impl<'a, 'c> Instance<'a, 'c> {
         }
     }
 
-    /// When the processor has carried these iterations out.
-    fn task(&mut self, p: usize, at: u64, iterations: Range<u64>) -> u64 {
+    /// The processor is to carry these iterations out.
+    fn begin(&mut self, p: usize, iterations: Range<u64>) {
         let node = self.machine.node(p);
-        let mut at = at;
-        if !std::mem::replace(&mut self.provided[node], true) {
-            for (array, bytes) in std::mem::take(&mut self.everywhere) {
-                for page in self.machine.pages.of(array, bytes.clone()) {
-                    let access = self.machine.pages.read(page, node);
-                    at = self.machine.access(p, at, access);
-                }
-                self.everywhere.push((array, bytes));
-            }
-        }
-        for i in 0..self.sections.len() {
-            let (section, more) = self.sections[i];
+        let mut needs = std::mem::take(&mut self.lanes[p].needs);
+        for (section, more) in self.sections.iter().rev() {
             let bytes = section.bytes(&iterations);
             let [start, end] =
                 [bytes.start, bytes.end + more].map(|b| u64::try_from(b).unwrap_or(0));
-            for page in self.machine.pages.of(section.array.0 as usize, start..end) {
-                let access = match section.used {
-                    Use::Reads => self.machine.pages.read(page, node),
-                    Use::Writes => self.machine.pages.write(page, node),
-                };
-                self.lanes[p].twins += u64::from(access.twin);
-                at = self.machine.access(p, at, access);
+            let pages = self.machine.pages.of(section.array.0 as usize, start..end);
+            needs.extend(pages.rev().map(|page| (page, section.used)));
+        }
+        if !std::mem::replace(&mut self.provided[node], true) {
+            for (array, bytes) in self.everywhere.iter().rev() {
+                let pages = self.machine.pages.of(*array, bytes.clone());
+                needs.extend(pages.rev().map(|page| (page, Use::Reads)));
             }
         }
         let count = iterations.end - iterations.start;
         let lane = &mut self.lanes[p];
+        lane.needs = needs;
+        lane.computes = Some((self.work_ns * count as f64) as u64);
         lane.iterations += count;
         lane.first = Some(lane.first.map_or(iterations.start, |first| first.min(iterations.start)));
-        self.machine.cpus[p].computes(at, (self.work_ns * count as f64) as u64)
     }
 
     /// When the processor has written the next element, under its lock.

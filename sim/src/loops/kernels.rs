@@ -192,7 +192,7 @@ fn water() -> LoopProgram {
             element_bytes: bytes,
             hold: Nanos::from_micros(5),
         }),
-        ..forces.over("forces", 0, n, Nanos::from_micros(5_360))
+        ..forces.over("forces", 0, n, Nanos::from_micros(5_470))
     };
     let own =
         |name| molecules().uses(Use::Writes, &[0], &[0]).over(name, 0, n, Nanos::from_micros(20));
@@ -205,7 +205,7 @@ fn gauss() -> LoopProgram {
     let n = 2_048;
     let row_bytes = n as u64 * 8;
     let rows = Rows::new(Access::Independent, n, 8).uses(Use::Writes, &[0], &[0]);
-    let eliminate = rows.over("eliminate", 1, n, Nanos::from_micros(147));
+    let eliminate = rows.over("eliminate", 1, n, Nanos::from_micros(157));
     let eliminate = ParallelLoop {
         region: Region { load: Load::Variable, ..eliminate.region },
         shrinks: true,
