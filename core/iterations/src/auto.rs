@@ -84,6 +84,16 @@ impl Auto {
         self.arms[self.arm]
     }
 
+    /// Other loops of the program have shown that its processors are not equally fast, which holds for this one as well: it need
+    /// not find that out.
+    pub fn hear(&mut self) {
+        if self.kept.is_none() && self.tried.is_empty() && self.before.is_none() {
+            self.keep(GUESS, None);
+            (self.instances, self.time, self.iterations) = (0, Nanos::ZERO, 0);
+            (self.waited, self.whole) = (0.0, 0.0);
+        }
+    }
+
     /// Learns from an instance that was handed out so.
     pub fn add(&mut self, outcome: &Outcome<'_>) {
         self.instances += 1;
@@ -193,6 +203,20 @@ mod tests {
         let others =
             passes(&mut auto, 1_000, 0.3, ms).iter().filter(|p| **p == Policy::Static).count();
         assert!((1..=6).contains(&others), "{others}");
+    }
+
+    /// Would catch: a program of many loops and few steps, each of whose loops waits for four instances of its own.
+    #[test]
+    fn what_others_have_found_out_counts() {
+        let mut auto = Auto::new(true);
+        auto.hear();
+        assert_eq!(auto.policy(), Policy::RpSteal);
+        // What was tried here counts more.
+        let mut auto = Auto::new(true);
+        let ms = |policy| if policy == Policy::Rp { 25 } else { 40 };
+        passes(&mut auto, 60, 0.3, ms);
+        auto.hear();
+        assert_eq!(auto.policy(), Policy::Rp);
     }
 
     /// Would catch: a program of few long loops that is over when it is known how they are to be handed out.

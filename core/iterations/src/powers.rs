@@ -144,6 +144,13 @@ impl Powers {
         &self.powers
     }
 
+    /// Whether a division by them would differ from one into equal shares.
+    #[must_use]
+    pub fn are_unequal(&self) -> bool {
+        let equal = 1.0 / self.powers.len().max(1) as f64;
+        self.powers.iter().any(|power| (power - equal).abs() > HYSTERESIS * equal)
+    }
+
     /// How often they have changed.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -350,6 +357,7 @@ mod tests {
             }
             let near = |(p, e): (&f64, &f64)| (p - e).abs() < 0.02;
             assert!(powers.get().iter().zip(&expected).all(near), "{powers:?}");
+            assert_eq!(powers.are_unequal(), expected[0] != expected[1]);
         }
     }
 

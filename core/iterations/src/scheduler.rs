@@ -100,6 +100,14 @@ impl Scheduler {
     /// The plan for an instance with these bounds, whose first array that is written begins at this address; and whether it is
     /// another than that of the one before. Where the stride is 0 there is nothing to do.
     pub fn begin(&mut self, common: &mut Common, bounds: Bounds, address: u64) -> (&Plan, bool) {
+        // Between nodes it follows powers from the begin.
+        let hears = self.memory.is_one_node() && common.powers.are_unequal();
+        if let Some(auto) = self.auto.as_mut().filter(|_| hears) {
+            auto.hear();
+            if self.policy != auto.policy() {
+                (self.policy, self.known) = (auto.policy(), None);
+            }
+        }
         let version = self.version_of(common);
         let is_same = |known: &Known| known.bounds == bounds && version == self.version;
         let mut changed = std::mem::take(&mut self.due);
@@ -488,6 +496,23 @@ mod tests {
         }
         assert_eq!(common.partitions.stamp(), 1);
         assert!(!even.begin(&mut common, rows(0), 0).1 && !odd.begin(&mut common, rows(1), 0).1);
+    }
+
+    /// Would catch: a second loop that finds out by itself, over four instances, what the first one has shown.
+    #[test]
+    fn auto_follows_what_other_loops_have_shown() {
+        let mut common = Common::new(2);
+        let new =
+            |policy| Scheduler::new(region(Access::Stencil, 0), policy, Memory::of_one_node(2, 64));
+        let mut first = new(Policy::Rp);
+        (0..8).for_each(|_| _ = runs(&mut first, &mut common, &[1.0, 0.5]));
+        let mut second = new(Policy::Auto);
+        let shares = owned(second.begin(&mut common, ROWS, 0).0, 2);
+        assert!(second.policy() == Policy::RpSteal && shares[0] > 40, "{shares:?}");
+        let mut common = Common::new(2);
+        let mut alone = new(Policy::Auto);
+        alone.begin(&mut common, ROWS, 0);
+        assert_eq!(alone.policy(), Policy::Static);
     }
 
     /// As in Jacobi, where one loop computes a grid from another, and one copies it back. Would catch: rows that go to and fro
