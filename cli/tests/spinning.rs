@@ -10,6 +10,7 @@ use evenly_linux::samples::Samples;
 use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// CPU time of the threads with this name.
@@ -40,15 +41,24 @@ fn words(command: &[String]) -> Vec<&str> {
     command.iter().map(String::as_str).collect()
 }
 
+/// Threads of one test fill all CPUs: beside those of another one nothing is as it would be.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn cpus_change_hands_often_while_threads_spin() {
+    let _alone = alone();
     let Some((whole, n, command)) = spinning() else { return };
     let state = State::new();
     let mut program = Running::start(&words(&command));
     wait_until("its threads", || masks(program.pid()).len() > n);
     let mut evenly = state.start(&["attach", &program.pid().to_string()]);
     wait_until("CPUs to have changed hands often for a second", || {
-        used_by(evenly.pid(), "metronome") > Nanos::from_millis(20)
+        // Of which it needs some to go through the program's files.
+        used_by(evenly.pid(), "metronome") > Nanos::from_millis(300)
     });
     signal(evenly.pid(), Signal::INT);
     assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
@@ -66,6 +76,7 @@ fn cpus_change_hands_often_while_threads_spin() {
 /// The same in a program that hands over by itself: after a while that pauses, and is compared.
 #[test]
 fn what_handing_over_is_worth_is_measured() {
+    let _alone = alone();
     let Some((_, n, command)) = spinning() else { return };
     let state = State::new();
     // On a busy machine it takes longer until enough is seen.
@@ -95,13 +106,14 @@ fn what_handing_over_is_worth_is_measured() {
 /// Loops that call functions are found by where threads are, and kept by what they do there.
 #[test]
 fn loops_of_which_it_is_not_proved_that_they_wait_are_tried() {
+    let _alone = alone();
     let Some((_, n, _)) = spinning() else { return };
     let program = workload("collapse-calls");
     let options = format!("--pattern pipeline --threads {n} --phases 100000000 --iters 10000");
     let command: Vec<&str> = std::iter::once(&*program).chain(options.split(' ')).collect();
     let state = State::new();
     // On a busy machine it takes longer until threads were seen there.
-    let handed = [4, 20].into_iter().find_map(|seconds| {
+    let handed = [4, 12, 30].into_iter().find_map(|seconds| {
         let mut evenly = state.run("phase", n as u32, &command);
         let pid = evenly.program();
         std::thread::sleep(Duration::from_secs(seconds));
