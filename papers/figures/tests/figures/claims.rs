@@ -500,6 +500,29 @@ fn nuco_5_messages_are_shared_out() {
     assert!(all < 15_360.0 && all > 7_000.0, "{all}");
 }
 
+#[test]
+fn loops_4_dividing_by_powers_pays_where_processors_are_loaded() {
+    const LB: &str = "LB (rp-steal)";
+    for kernel in ["matrix", "jacobi", "sor", "shallow", "water", "gauss"] {
+        let csv = Csv::of("loops-4", &format!("loops-4-{kernel}"));
+        assert!((0.95..1.05).contains(&csv.at(LB, 0.0)), "{kernel}");
+        for loaded in [1.0, 2.0, 4.0, 8.0] {
+            let (plain, lb) = (csv.at("plain", loaded), csv.at(LB, loaded));
+            assert!(
+                lb < 0.93 * plain && lb >= csv.at("in proportion to powers", loaded),
+                "{kernel} {loaded}"
+            );
+        }
+        assert!(csv.at("plain", 8.0) > 1.9, "{kernel}");
+    }
+    // What is short beside a turn gains less where more are loaded.
+    for kernel in ["jacobi", "sor", "gauss"] {
+        let csv = Csv::of("loops-4", &format!("loops-4-{kernel}"));
+        let part = |loaded| csv.at(LB, loaded) / csv.at("plain", loaded);
+        assert!(part(1.0) < part(8.0) && csv.at("plain", 8.0) > 2.2, "{kernel}");
+    }
+}
+
 /// Every figure has a test of its own here.
 #[test]
 fn no_figure_is_left_out() {
