@@ -256,11 +256,8 @@ impl Region {
 
     /// How fast a thread got on so far, over the mean of all.
     fn weight(&self, thread: usize) -> f64 {
-        let rate = |lane: &Lane| lane.all.load(Relaxed) as f64 / lane.busy_ns.load(Relaxed) as f64;
-        let rates: Vec<f64> = self.lanes.iter().map(|lane| rate(lane)).collect();
-        // Until each has done something all are equal.
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        if mean.is_finite() && mean > 0.0 { rates[thread] / mean } else { 1.0 }
+        let done = |lane: &CachePadded<Lane>| (lane.all.load(Relaxed), lane.busy_ns.load(Relaxed));
+        evenly_iterations::weight(self.lanes.iter().map(done), thread)
     }
 
     fn leave(&self, state: &mut State) {

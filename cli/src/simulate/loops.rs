@@ -4,7 +4,7 @@ use super::read;
 use crate::flags::{LoopsArg, SimulateArgs};
 use crate::{End, output};
 use anyhow::Context;
-use evenly_model::{CpuId, CpuSet, Nanos};
+use evenly_model::{CpuId, CpuSet, Nanos, counted};
 use evenly_sim::{
     DescribedLoops, LoopArm, LoopComparison, LoopMachine, compare_loops, parse_loops,
 };
@@ -76,7 +76,6 @@ fn loads(args: &SimulateArgs, machine: &LoopMachine) -> anyhow::Result<Vec<f64>>
 
 fn text(name: &str, machine: &LoopMachine, c: &LoopComparison) -> String {
     let mut t = String::new();
-    let counted = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     // Writing to a string cannot fail.
     let _ = writeln!(
         t,

@@ -2,6 +2,22 @@
 //! guided (Polychronopoulos, Kuck 1987), factoring (Hummel, Schonberg, Flynn 1992), and adaptive weighted factoring with weights
 //! for each batch (AWF-B; Banicescu, Velusamy, Devaprasad 2003).
 
+use crate::Processor;
+
+/// How fast a processor gets on, over the mean of all, where each has done so many iterations in so many ns. Until each has done
+/// something all are equal.
+#[must_use]
+pub fn weight(done: impl Iterator<Item = (u64, u64)> + Clone, processor: Processor) -> f64 {
+    let rates = || done.clone().map(|(iterations, ns)| iterations as f64 / ns as f64);
+    let (sum, count) = rates().fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
+    let mean = sum / f64::from(count);
+    if mean.is_finite() && mean > 0.0 {
+        rates().nth(processor).map_or(1.0, |rate| rate / mean)
+    } else {
+        1.0
+    }
+}
+
 /// How large the next chunk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sizes {

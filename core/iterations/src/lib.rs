@@ -30,7 +30,7 @@ mod tasks;
 
 pub use auto::Auto;
 pub use bounds::Bounds;
-pub use chunks::{Chunks, Sizes};
+pub use chunks::{Chunks, Sizes, weight};
 pub use common::Common;
 pub use division::{Owners, divide, redivide};
 pub use memory::Memory;

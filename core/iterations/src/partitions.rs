@@ -22,9 +22,14 @@ struct Current {
 }
 
 impl Current {
+    /// Where the parts are that are divided.
+    fn bytes(&self) -> Range<i128> {
+        self.section.bytes(&self.iterations)
+    }
+
     /// Whoever has this byte; the nearest, where nobody has.
     fn owner(&self, byte: i128) -> Option<usize> {
-        let bytes = self.section.bytes(&self.iterations);
+        let bytes = self.bytes();
         let each = i128::from(self.section.bytes_per_iteration()).max(1);
         let backwards = self.section.coefficient < 0;
         let from = if backwards { bytes.end.saturating_sub(byte + 1) } else { byte - bytes.start };
@@ -56,8 +61,7 @@ impl Partitions {
         in_turn: bool,
     ) -> Option<Owners> {
         let current = self.arrays.get(&section.array)?;
-        let (bytes, known) =
-            (section.bytes(iterations), current.section.bytes(&current.iterations));
+        let (bytes, known) = (section.bytes(iterations), current.bytes());
         let task = i128::from(section.bytes_per_iteration()).saturating_mul(tasks.size().into());
         let is_near = |a: i128, b: i128| a.saturating_sub(b).saturating_abs() <= task;
         let is_same = is_near(bytes.start, known.start) && is_near(bytes.end, known.end);
@@ -87,7 +91,7 @@ impl Partitions {
             return None;
         }
         let from = |s: &Section| s.bytes(&(0..1)).start;
-        let known = current.section.bytes(&current.iterations);
+        let known = current.bytes();
         let bytes = section.bytes(&(0..iterations));
         let each = i128::from(section.bytes_per_iteration());
         let apart = from(section).saturating_sub(known.start);
@@ -106,7 +110,7 @@ impl Partitions {
         iterations: &Range<u64>,
     ) -> Option<BTreeSet<Processor>> {
         let current = self.arrays.get(&section.array)?;
-        let known = current.section.bytes(&current.iterations);
+        let known = current.bytes();
         let bytes = section.bytes(iterations);
         if bytes.is_empty() || bytes.start < known.start || bytes.end > known.end {
             return None;
@@ -125,11 +129,12 @@ impl Partitions {
     #[must_use]
     pub fn has_more_than(&self, section: &Section, iterations: &Range<u64>) -> bool {
         let Some(current) = self.arrays.get(&section.array) else { return false };
-        let known = current.section.bytes(&current.iterations);
+        let known = current.bytes();
         let bytes = section.bytes(iterations);
         let task = i128::from(current.section.bytes_per_iteration())
             .saturating_mul(current.tasks.size().into());
-        let more = (bytes.start - known.start).max(0) + (known.end - bytes.end).max(0);
+        let above = |a: i128, b: i128| a.saturating_sub(b).max(0);
+        let more = above(bytes.start, known.start).saturating_add(above(known.end, bytes.end));
         bytes.start >= known.start.saturating_sub(task)
             && bytes.end <= known.end.saturating_add(task)
             && more > task.saturating_mul(2)
@@ -141,18 +146,18 @@ impl Partitions {
         section: &Section,
         tasks: Tasks,
         iterations: &Range<u64>,
-        owners: &Owners,
+        owners: &[Processor],
         changes: u64,
     ) {
         self.stamp += 1;
-        let (section, iterations, owners) = (*section, iterations.clone(), owners.clone());
+        let (section, iterations, owners) = (*section, iterations.clone(), owners.to_vec());
         let current = Current { section, iterations, tasks, owners, stamp: self.stamp, changes };
         self.arrays.insert(section.array, current);
     }
 
     /// How often it was said how an array is divided.
-    #[must_use]
-    pub fn stamp(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn stamp(&self) -> u64 {
         self.stamp
     }
 
@@ -217,7 +222,7 @@ mod tests {
         // One element of a row after the other, as where a border is set.
         let along = |row: i64| Section { coefficient: 1, constant: 16 * row, ..rows(0) };
         assert_eq!(partitions.holders(&along(0), &(0..16)), None);
-        partitions.set(&rows(0), tasks, &(0..64), &vec![0, 0, 1, 1, 2, 2, 3, 3], 0);
+        partitions.set(&rows(0), tasks, &(0..64), &[0, 0, 1, 1, 2, 2, 3, 3], 0);
         let holders = |section: &Section, iterations| {
             partitions.holders(section, &iterations).map(Vec::from_iter)
         };

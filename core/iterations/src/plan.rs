@@ -1,5 +1,6 @@
 //! How one instance of a region is handed out, and what became of it.
 
+use crate::Processor;
 use crate::chunks::Chunks;
 use crate::division::Owners;
 use crate::powers::Measured;
@@ -27,6 +28,17 @@ pub struct Plan {
     pub tasks: Tasks,
     /// Who takes them.
     pub hands_out: HandsOut,
+}
+
+impl Plan {
+    /// The owner of each task; none where nobody owns any.
+    #[must_use]
+    pub fn owners(&self) -> &[Processor] {
+        match &self.hands_out {
+            HandsOut::Owned { owners, .. } => owners,
+            HandsOut::Next(_) => &[],
+        }
+    }
 }
 
 /// What became of an instance.

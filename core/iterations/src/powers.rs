@@ -226,8 +226,8 @@ impl Powers {
     }
 
     /// The paper's test is that the largest and the smallest power differ by a tenth more or less than before. It does not see a
-    /// load that goes from one processor to another, so that each power counts as well, by a tenth of an equal share; and whoever is given a
-    /// task again.
+    /// load that goes from one processor to another, so that each power counts as well, by a tenth of an equal share. Whoever is
+    /// given a task again counts in any case.
     fn differ(&self, powers: &[f64]) -> bool {
         let spread = |of: &[f64]| {
             let (low, high) =

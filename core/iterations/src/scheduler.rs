@@ -4,6 +4,7 @@
 //!   begin --> Plan --> (the runtime, or the simulator, carries it out) --> end --> new powers, owners
 //! ```
 
+use crate::Processor;
 use crate::auto::Auto;
 use crate::bounds::Bounds;
 use crate::chunks::Chunks;
@@ -101,8 +102,10 @@ impl Scheduler {
     /// another than that of the one before. Where the stride is 0 there is nothing to do.
     pub fn begin(&mut self, common: &mut Common, bounds: Bounds, address: u64) -> (&Plan, bool) {
         // Between nodes it follows powers from the begin.
-        let hears = self.memory.is_one_node() && common.powers.are_unequal();
-        if let Some(auto) = self.auto.as_mut().filter(|_| hears) {
+        if let Some(auto) = &mut self.auto
+            && self.memory.is_one_node()
+            && common.powers.are_unequal()
+        {
             auto.hear();
             if self.policy != auto.policy() {
                 (self.policy, self.known) = (auto.policy(), None);
@@ -142,18 +145,15 @@ impl Scheduler {
 
     /// Whether another node has some of the data from now on.
     fn moves_data(&self, after: &Known, anew: bool) -> bool {
-        let owners = |known: &'_ Known| match &known.plan.hands_out {
-            HandsOut::Owned { owners, .. } => owners.clone(),
-            HandsOut::Next(_) => Owners::new(),
-        };
+        let node = |&p: &Processor| self.memory.nodes[p];
         let same_tasks = |k: &&Known| k.bounds == after.bounds && k.plan.tasks == after.plan.tasks;
         !self.memory.is_one_node()
             && match self.known.as_ref().filter(same_tasks) {
                 // Bounds that change move none.
                 None => anew,
                 Some(before) => {
-                    let nodes = |known| owners(known).into_iter().map(|p| self.memory.nodes[p]);
-                    !nodes(before).eq(nodes(after))
+                    let [before, after] = [before, after].map(|k| k.plan.owners().iter().map(node));
+                    !before.eq(after)
                 }
             }
     }
@@ -182,7 +182,7 @@ impl Scheduler {
             let equal = vec![1.0; self.memory.processors()];
             return (known(tasks, divide(&self.region, tasks.count(), &equal), None), false);
         }
-        let powers = common.powers.get().to_vec();
+        let powers = common.powers.get();
         let found = self.found(&common.partitions, bounds, tasks);
         if found.is_none()
             && let Some(node) = section.and_then(|s| self.node(&common.partitions, &s, iterations))
@@ -190,26 +190,27 @@ impl Scheduler {
             // Within the node, so that cache lines count.
             let smallest = smallest_task(&self.region, LINE_BYTES);
             let tasks = Tasks::new(iterations, smallest, 0, self.memory.processors());
-            let owners = divide(&self.region, tasks.count(), &self.powers_of(&powers, node));
+            let owners = divide(&self.region, tasks.count(), &self.powers_of(powers, node));
             return (known(tasks, owners, Some(node)), false);
         }
         let changes = common.powers.changes();
         // Where arrays say nothing it is found as it was left.
         let by_itself = section.is_none() || self.computes;
         let before = self.known.as_ref().filter(|k| by_itself && k.bounds == bounds);
-        let before = before.and_then(|k| match &k.plan.hands_out {
-            HandsOut::Owned { owners, .. } if k.plan.tasks == tasks => {
-                Some(Found { array: None, tasks, owners: owners.clone(), changes: self.version.0 })
-            }
-            _ => None,
+        let is_owned = |k: &&Known| matches!(k.plan.hands_out, HandsOut::Owned { .. });
+        let before = before.filter(|k| k.plan.tasks == tasks).filter(is_owned).map(|k| Found {
+            array: None,
+            tasks,
+            owners: k.plan.owners().to_vec(),
+            changes: self.version.0,
         });
         let (array, tasks, owners) = match found.or(before) {
             Some(found) if found.changes == changes => (found.array, found.tasks, found.owners),
             Some(found) => {
                 self.divisions += 1;
-                (None, found.tasks, redivide(&self.region, &found.owners, &powers))
+                (None, found.tasks, redivide(&self.region, &found.owners, powers))
             }
-            None => (None, tasks, divide(&self.region, tasks.count(), &powers)),
+            None => (None, tasks, divide(&self.region, tasks.count(), powers)),
         };
         let known = known(tasks, owners, None);
         if !self.computes {
@@ -293,11 +294,11 @@ impl Scheduler {
     /// Says how the arrays of the region are divided from now on: all but the one where that was found. Those that are divided
     /// so already stay as they are, so that loops with other bounds do not follow each other for ever.
     fn publish(&mut self, common: &mut Common, known: &Known, found: Option<ArrayId>) {
-        let HandsOut::Owned { owners, .. } = &known.plan.hands_out else { return };
-        let iterations = 0..known.bounds.count().unwrap_or(0);
-        if iterations.is_empty() {
+        let owners = known.plan.owners();
+        if owners.is_empty() {
             return;
         }
+        let iterations = 0..known.bounds.count().unwrap_or(0);
         let changes = common.powers.changes();
         let (tasks, in_turn) = (known.plan.tasks, self.region.is_cyclic());
         for section in self.region.placed().filter(|s| Some(s.array) != found) {

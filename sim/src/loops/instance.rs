@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, Shared};
 use super::pages::{Access, Pages};
 use super::program::{LoopProgram, ParallelLoop, Updates};
-use evenly_iterations::{HandsOut, Measured, Plan, Section, Sizes, Use};
+use evenly_iterations::{HandsOut, Measured, Plan, Section, Sizes, Use, weight};
 use evenly_model::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -136,7 +136,7 @@ pub(super) struct Instance<'a, 'c> {
     locks: Vec<Lock>,
     carried_out: Vec<usize>,
     taken: u32,
-    weights: Vec<f64>,
+    done: &'a Done,
 }
 
 impl<'a, 'c> Instance<'a, 'c> {
@@ -145,7 +145,7 @@ impl<'a, 'c> Instance<'a, 'c> {
         of: &'a ParallelLoop,
         step: u64,
         plan: &'a Plan,
-        done: &Done,
+        done: &'a Done,
     ) -> Self {
         let bounds = of.bounds(step);
         let sections = of.region.sections.iter().map(|s| bounds.section(s));
@@ -154,13 +154,9 @@ impl<'a, 'c> Instance<'a, 'c> {
             (e.array.0 as usize, e.bytes.start + by..e.bytes.end + by)
         };
         let mut lanes = vec![Lane::default(); machine.cpus.len()];
-        let mut carried_out = Vec::new();
-        if let HandsOut::Owned { owners, .. } = &plan.hands_out {
-            for (task, &p) in owners.iter().enumerate() {
-                lanes[p].own.push_back(task);
-                lanes[p].had = true;
-            }
-            carried_out.clone_from(owners);
+        for (task, &p) in plan.owners().iter().enumerate() {
+            lanes[p].own.push_back(task);
+            lanes[p].had = true;
         }
         let elements = if of.updates.is_some() { plan.tasks.iterations() as usize } else { 0 };
         Self {
@@ -169,12 +165,12 @@ impl<'a, 'c> Instance<'a, 'c> {
             work_ns: of.work_ns(step),
             provided: vec![false; machine.nodes()],
             locks: vec![Lock::default(); elements],
-            weights: weights(done),
+            done,
             machine,
             of,
             plan,
             lanes,
-            carried_out,
+            carried_out: plan.owners().to_vec(),
             taken: 0,
         }
     }
@@ -261,7 +257,10 @@ impl<'a, 'c> Instance<'a, 'c> {
                 (at, Some(bounds(task)))
             }
             HandsOut::Next(chunks) => {
-                let weight = if chunks.sizes == Sizes::Weighted { self.weights[p] } else { 1.0 };
+                let weight = match chunks.sizes {
+                    Sizes::Weighted => weight(self.done.iter().copied(), p),
+                    Sizes::Guided | Sizes::Factoring => 1.0,
+                };
                 let more = chunks.size(self.taken, weight);
                 let first = self.taken;
                 self.taken += more;
@@ -348,15 +347,6 @@ fn merged(sections: impl Iterator<Item = Section>) -> Vec<(Section, i128)> {
         }
     }
     all
-}
-
-/// How fast each processor got on so far, over the mean of all.
-fn weights(done: &Done) -> Vec<f64> {
-    let rates: Vec<f64> = done.iter().map(|&(n, ns)| n as f64 / ns as f64).collect();
-    // Until each has done something all are equal.
-    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-    let is_known = mean.is_finite() && mean > 0.0;
-    rates.iter().map(|rate| if is_known { rate / mean } else { 1.0 }).collect()
 }
 
 #[cfg(test)]

@@ -121,7 +121,8 @@ pub fn run_loops(
             at = machine.barrier(last);
             barriers += 1;
             if let Some(work) = of.alone {
-                at = alone(&mut machine, first(&plan), at, work);
+                let first = plan.owners().first().copied().unwrap_or(0);
+                at = alone(&mut machine, first, at, work);
                 barriers += 1;
             }
         }
@@ -133,7 +134,6 @@ pub fn run_loops(
             Divides::Plain => divides.to_string(),
             Divides::By(_) => known.scheduler.policy().to_string(),
         },
-
         divisions: known.scheduler.divisions(),
         iterations: known.iterations,
     };
@@ -155,14 +155,6 @@ fn add(known: &mut Known, ended: &Ended) {
         if measured.iterations > 0 {
             known.busy_ns[p] += measured.time.0;
         }
-    }
-}
-
-/// Whoever has the first iteration.
-fn first(plan: &evenly_iterations::Plan) -> Processor {
-    match &plan.hands_out {
-        evenly_iterations::HandsOut::Owned { owners, .. } => owners.first().copied().unwrap_or(0),
-        evenly_iterations::HandsOut::Next(_) => 0,
     }
 }
 
