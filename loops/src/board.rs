@@ -1,24 +1,38 @@
 //! What the threads of a team share while they carry out an instance of a loop.
 //!
 //! ```text
-//!   all done with k-1 --first claims k--> set up --ready--> tasks are taken --last of the threads ends--> summed up --done--> ...
+//!   k-1 is done --first claims k--> set up --ready--> tasks are taken --nothing is left to do--> summed up --done--> ...
 //! ```
 //!
+//! What is left to do is counted: that each thread finds no further task; or, where threads overtake each other, the tasks. Then
+//! whoever comes when all tasks have been carried out is late, and has no part in the instance.
+//!
 //! Invariants (`tests/loom.rs` tries all interleavings):
-//! - One thread sets an instance up, and one sums it up: the first that begins it, and the last that ends it.
+//! - One thread sets an instance up, and one sums it up: the first that begins it, and the last that has done something.
 //! - While one of both does so no other thread takes tasks.
 //! - No thread leaves an instance before each task of it was carried out.
 
 use crate::error::LoopsError;
-use crate::gate::Gate;
+use crate::gate::{Gate, Patience};
 use crate::queue::{Common, Queue};
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU32};
+use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, fence};
+
+/// How a thread has begun an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// It has a part in it, and is to complete so much when it has found no further task.
+    Within(u32),
+    /// The others have carried out all of it.
+    Late,
+    /// The loop was given up.
+    GivenUp,
+}
 
 /// One for each loop and team.
 #[derive(Debug)]
@@ -26,8 +40,10 @@ pub struct Board {
     claimed: CachePadded<AtomicU32>,
     ready: CachePadded<Gate>,
     done: CachePadded<Gate>,
-    /// Threads that have not ended this instance.
-    within: CachePadded<AtomicU32>,
+    /// What is left to do in this instance.
+    left: CachePadded<AtomicU32>,
+    /// Threads overtake each other.
+    overtakes: bool,
     given_up: AtomicBool,
     why: OnceLock<LoopsError>,
     /// The tasks of each processor.
@@ -39,12 +55,13 @@ pub struct Board {
 impl Board {
     /// For so many threads, before the first instance, which is 1.
     #[must_use]
-    pub fn new(threads: usize) -> Self {
+    pub fn new(threads: usize, overtakes: bool) -> Self {
         Self {
             claimed: CachePadded::default(),
             ready: CachePadded::default(),
             done: CachePadded::default(),
-            within: CachePadded::default(),
+            left: CachePadded::default(),
+            overtakes,
             given_up: AtomicBool::new(false),
             why: OnceLock::new(),
             queues: (0..threads).map(|_| CachePadded::default()).collect(),
@@ -52,45 +69,67 @@ impl Board {
         }
     }
 
-    /// Begins an instance, which is set up by the first. False where the loop was given up.
+    /// Whether threads overtake each other.
+    pub fn overtakes(&self) -> bool {
+        self.overtakes
+    }
+
+    /// Begins an instance. The first thread sets it up, and says how many tasks it has.
     pub fn begin(
         &self,
         instance: u32,
-        spins: u32,
-        set_up: impl FnOnce(),
+        patience: Patience,
+        set_up: impl FnOnce() -> u32,
         gives_up: impl Fn() -> bool,
-    ) -> bool {
+    ) -> Begun {
         // Others may still be in the instance before.
         if self.is_given_up() {
-            return false;
+            return Begun::GivenUp;
         }
         let before = instance.wrapping_sub(1);
-        // A thread that comes here has ended the instance before, so all have.
+        let mut completes = u32::from(!self.overtakes);
+        // A thread that comes here has seen the end of the instance before.
         if self.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_ok() {
-            set_up();
-            self.within.store(self.queues.len() as u32, Release);
+            // Whoever reads what is written from here on sees that it is of this instance.
+            fence(Release);
+            let tasks = set_up();
+            if self.overtakes {
+                // Somebody has to end what is empty.
+                completes = u32::from(tasks == 0);
+                self.left.store(tasks.max(1), Release);
+            } else {
+                self.left.store(self.queues.len() as u32, Release);
+            }
             self.ready.set(instance);
         } else {
-            self.ready.wait(instance, spins, || self.is_given_up() || gives_up());
+            self.ready.wait(instance, patience, || self.is_given_up() || gives_up());
         }
-        self.ready.has_reached(instance) && !self.is_given_up()
+        if !self.ready.has_reached(instance) || self.is_given_up() {
+            Begun::GivenUp
+        } else if self.done.has_reached(instance) {
+            Begun::Late
+        } else {
+            Begun::Within(completes)
+        }
     }
 
-    /// Ends an instance, in which the thread has found no further task: the last one sums up, the others wait for that. False
-    /// where the loop was given up.
-    pub fn end(
-        &self,
-        instance: u32,
-        spins: u32,
-        sum_up: impl FnOnce(),
-        gives_up: impl Fn() -> bool,
-    ) -> bool {
-        if self.within.fetch_sub(1, AcqRel) == 1 {
+    /// Whether what was read of this instance is of no later one: for whoever may be late.
+    pub fn is_at(&self, instance: u32) -> bool {
+        fence(Acquire);
+        self.claimed.load(Relaxed) == instance
+    }
+
+    /// So much of an instance is done. Whoever does the last of it sums up.
+    pub fn complete(&self, instance: u32, done: u32, sum_up: impl FnOnce()) {
+        if done > 0 && self.left.fetch_sub(done, AcqRel) == done {
             sum_up();
             self.done.set(instance);
-        } else {
-            self.done.wait(instance, spins, || self.is_given_up() || gives_up());
         }
+    }
+
+    /// Waits until an instance is done, in which the thread has found no further task. False where the loop was given up.
+    pub fn end(&self, instance: u32, patience: Patience, gives_up: impl Fn() -> bool) -> bool {
+        self.done.wait(instance, patience, || self.is_given_up() || gives_up());
         self.done.has_reached(instance)
     }
 

@@ -13,7 +13,7 @@ use evenly_iterations::{Access, Bounds, Load, Policy, Use};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 type Handler = extern "C" fn(*const c_char);
 
@@ -54,6 +54,7 @@ struct Declared {
     load: Load,
     access: Access,
     policy: Option<Policy>,
+    overtakes: bool,
     uses: Vec<(Use, Array, i64, i64)>,
 }
 
@@ -135,8 +136,19 @@ impl EvenlyRegion {
             let uses = declared.uses.iter();
             let region =
                 uses.fold(region, |region, (used, array, a, b)| region.uses(*used, array, *a, *b));
-            region.policy(policy).build()
+            let region = region.policy(policy);
+            if declared.overtakes { region.overtakes().build() } else { region.build() }
         })
+    }
+
+    /// What is declared of it, to which this function adds something; None where it has begun, which is said.
+    fn declares(&self, function: &str) -> Option<MutexGuard<'_, Declared>> {
+        if self.region.get().is_some() {
+            let name = &self.name;
+            wrong(&format!("{function}: loop '{name}' has begun, and is declared before"));
+            return None;
+        }
+        Some(lock(&self.declared))
     }
 
     fn has_failed(&self) -> bool {
@@ -248,7 +260,13 @@ pub unsafe extern "C" fn evenly_region_new(
         EvenlyRegion {
             team: team.0.clone(),
             name: name.into_owned(),
-            declared: Mutex::new(Declared { load, access, policy: None, uses: Vec::new() }),
+            declared: Mutex::new(Declared {
+                load,
+                access,
+                policy: None,
+                overtakes: false,
+                uses: Vec::new(),
+            }),
             region: OnceLock::new(),
             loops: (0..team.0.threads()).map(at).collect(),
         }
@@ -292,15 +310,10 @@ pub unsafe extern "C" fn evenly_region_uses(
             ));
         }
     };
-    if region.region.get().is_some() {
-        return wrong(&format!(
-            "{function}: loop '{}' has begun, and is declared before",
-            region.name
-        ));
-    }
+    let Some(mut declared) = region.declares(function) else { return };
     // An array is known by its address, by whatever loop it is declared.
     let array = region.team.array_at(array.addr() as u64, element_bytes as u64);
-    lock(&region.declared).uses.push((used, array, a, b));
+    declared.uses.push((used, array, a, b));
 }
 
 /// `evenly_region_policy`: see the header.
@@ -316,15 +329,24 @@ pub unsafe extern "C" fn evenly_region_policy(region: *const EvenlyRegion, name:
     else {
         return;
     };
-    if region.region.get().is_some() {
-        return wrong(&format!(
-            "{function}: loop '{}' has begun, and is declared before",
-            region.name
-        ));
-    }
+    let Some(mut declared) = region.declares(function) else { return };
     match name.parse() {
-        Ok(policy) => lock(&region.declared).policy = Some(policy),
+        Ok(policy) => declared.policy = Some(policy),
         Err(error) => wrong(&format!("{function}: {error}")),
+    }
+}
+
+/// `evenly_region_overtakes`: see the header.
+///
+/// # Safety
+/// `region` is NULL or a region.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_region_overtakes(region: *const EvenlyRegion) {
+    let function = "evenly_region_overtakes";
+    // SAFETY: the caller's promise is the same.
+    let Some(region) = (unsafe { given(region, function) }) else { return };
+    if let Some(mut declared) = region.declares(function) {
+        declared.overtakes = true;
     }
 }
 

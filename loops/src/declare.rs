@@ -46,7 +46,14 @@ impl Team {
     /// Declares a loop.
     pub fn region<'t>(&'t self, name: &'t str) -> Declaration<'t> {
         let region = Declared::default();
-        Declaration { team: self, name, region, policy: Policy::Auto, addresses: Vec::new() }
+        Declaration {
+            team: self,
+            name,
+            region,
+            policy: Policy::Auto,
+            overtakes: false,
+            addresses: Vec::new(),
+        }
     }
 }
 
@@ -58,6 +65,7 @@ pub struct Declaration<'t> {
     name: &'t str,
     region: Declared,
     policy: Policy,
+    overtakes: bool,
     addresses: Vec<(ArrayId, u64)>,
 }
 
@@ -80,6 +88,14 @@ impl Declaration<'_> {
         self
     }
 
+    /// The loop ends when all of its iterations are carried out, even if a thread has not begun it: one whose CPU somebody else has.
+    /// That thread is given nothing, and goes on to the next loop. To be said only where no thread changes, after the loop, what
+    /// another one needs on its way to it, as its bounds. If not said, no thread goes on before all have come.
+    pub fn overtakes(mut self) -> Self {
+        self.overtakes = true;
+        self
+    }
+
     /// It uses `array[a * i + b]` and what follows up to the next iteration, where `i` is the variable of the loop.
     pub fn uses(mut self, used: Use, array: &Array, a: i64, b: i64) -> Self {
         let Array { id, address, element_bytes } = *array;
@@ -97,6 +113,7 @@ impl Declaration<'_> {
     /// The loop.
     #[must_use]
     pub fn build(self) -> Region {
-        Region::new(Arc::clone(&self.team.0), self.name, self.region, self.policy, &self.addresses)
+        let Self { team, name, region, policy, overtakes, addresses } = self;
+        Region::new(Arc::clone(&team.0), name, region, policy, overtakes, &addresses)
     }
 }

@@ -6,6 +6,22 @@ use loom::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::time::Duration;
+#[cfg(not(loom))]
+use std::time::Instant;
+
+/// How often a thread looks before it looks at the clock.
+#[cfg(not(loom))]
+const LOOKS: u32 = 32;
+
+/// What a thread does before it sleeps.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Patience {
+    /// It looks for so long.
+    pub spins: Duration,
+    /// Whoever shares its CPU has that meanwhile.
+    pub yields: bool,
+}
 
 /// A number that grows, and begins anew after 2^32.
 #[derive(Debug, Default)]
@@ -45,13 +61,10 @@ impl Gate {
         );
     }
 
-    /// Waits until a number is reached, or `gives_up` says so. It is looked so often before the thread sleeps.
-    pub fn wait(&self, number: u32, spins: u32, gives_up: impl Fn() -> bool) {
-        for _ in 0..spins {
-            if self.has_reached(number) {
-                return;
-            }
-            pause();
+    /// Waits until a number is reached, or `gives_up` says so.
+    pub fn wait(&self, number: u32, patience: Patience, gives_up: impl Fn() -> bool) {
+        if self.spins(number, patience) {
+            return;
         }
         self.sleepers.fetch_add(1, SeqCst);
         loop {
@@ -62,6 +75,31 @@ impl Gate {
             self.sleep(now);
         }
         self.sleepers.fetch_sub(1, SeqCst);
+    }
+
+    /// Whether it is reached before the thread has to sleep. How long it takes to look depends on the machine: by a factor of ten.
+    #[cfg(not(loom))]
+    fn spins(&self, number: u32, patience: Patience) -> bool {
+        let mut since = None;
+        loop {
+            for _ in 0..LOOKS {
+                if self.has_reached(number) {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() >= patience.spins {
+                return self.has_reached(number);
+            }
+            if patience.yields {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[cfg(loom)]
+    fn spins(&self, number: u32, _: Patience) -> bool {
+        self.has_reached(number)
     }
 
     #[cfg(not(loom))]
@@ -78,14 +116,4 @@ impl Gate {
     fn sleep(&self, _: u32) {
         loom::thread::yield_now();
     }
-}
-
-#[cfg(not(loom))]
-fn pause() {
-    std::hint::spin_loop();
-}
-
-#[cfg(loom)]
-fn pause() {
-    loom::thread::yield_now();
 }

@@ -51,6 +51,8 @@ mod telling;
 #[cfg(not(loom))]
 pub use declare::{Array, Declaration, Team};
 #[cfg(not(loom))]
+mod crowd;
+#[cfg(not(loom))]
 mod declare;
 
 pub use error::LoopsError;

@@ -1,7 +1,8 @@
 //! A loop, and the part of a thread in an instance of it.
 
-use crate::board::Board;
+use crate::board::{Begun, Board};
 use crate::error::LoopsError;
+use crate::gate::Patience;
 use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
 use crate::telling::Teller;
@@ -11,7 +12,7 @@ use evenly_iterations::{
     Section, Tasks,
 };
 use evenly_model::Nanos;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
@@ -44,6 +45,8 @@ pub struct Region {
     /// Where the array is by which iterations are placed.
     address: u64,
     release_ns: AtomicU64,
+    /// What instances take if no thread is kept from its CPU, or less.
+    took_ns: AtomicU64,
     instances: AtomicU64,
     teller: Option<Teller>,
 }
@@ -54,10 +57,11 @@ impl Region {
         name: &str,
         declared: Declared,
         policy: Policy,
+        overtakes: bool,
         addresses: &[(ArrayId, u64)],
     ) -> Self {
         let threads = team.threads();
-        let board = Arc::new(Board::new(threads));
+        let board = Arc::new(Board::new(threads, overtakes));
         let main = declared.main().map(|section: &Section| section.array);
         let address = addresses.iter().find(|(array, _)| Some(*array) == main);
         Self {
@@ -74,6 +78,7 @@ impl Region {
             )),
             team,
             release_ns: AtomicU64::new(0),
+            took_ns: AtomicU64::new(0),
             instances: AtomicU64::new(0),
             teller: Teller::new(name, threads),
         }
@@ -102,15 +107,25 @@ impl Region {
         self.team.enter(thread, self.number)?;
         let lane = &self.lanes[thread];
         let instance = lane.instance.load(Relaxed).wrapping_add(1);
-        lane.instance.store(instance, Relaxed);
         lane.iterations.store(0, Relaxed);
         lane.stolen.store(0, Relaxed);
+        // Whoever sums up sees what is of this instance only.
+        lane.instance.store(instance, Release);
         let set_up = || self.set_up(instance, bounds);
-        if !self.board.begin(instance, self.team.spins(), set_up, || self.team.is_forked()) {
-            self.team.leave(thread);
-            return Err(self.why_not());
-        }
+        let forked = || self.team.is_forked();
+        let completes = match self.board.begin(instance, self.patience(), set_up, forked) {
+            Begun::Within(completes) => completes,
+            Begun::Late => return Ok(self.late(thread, instance, bounds)),
+            Begun::GivenUp => {
+                self.team.leave(thread);
+                return Err(self.why_not());
+            }
+        };
         let all = self.shown.bounds();
+        let (tasks, hands_out) = (self.shown.tasks(), self.shown.hands_out());
+        if !self.board.is_at(instance) {
+            return Ok(self.late(thread, instance, bounds));
+        }
         if all != bounds {
             let (region, found, needed) = (self.name.clone(), written(bounds), written(all));
             let error = LoopsError::Disagrees { region, thread, found, needed };
@@ -118,28 +133,28 @@ impl Region {
             self.board.give_up(error.clone());
             return Err(error);
         }
-        let (tasks, hands_out) = (self.shown.tasks(), self.shown.hands_out());
-        Ok(State {
-            thread,
-            instance,
-            bounds,
-            tasks,
-            hands_out,
-            held: 0,
-            since_ns: 0,
-            batch: None,
-            ended: false,
-        })
+        Ok(State { tasks, hands_out, completes, ..State::new(thread, instance, bounds) })
     }
 
-    /// By the first thread of the team.
-    fn set_up(&self, instance: u32, bounds: Bounds) {
+    fn patience(&self) -> Patience {
+        self.team.patience(Nanos(self.took_ns.load(Relaxed)), self.board.overtakes())
+    }
+
+    /// What the thread has begun is over.
+    fn late(&self, thread: usize, instance: u32, bounds: Bounds) -> State {
+        self.team.leave(thread);
+        State { ended: true, ..State::new(thread, instance, bounds) }
+    }
+
+    /// By the first thread of the team: how many tasks there are.
+    fn set_up(&self, instance: u32, bounds: Bounds) -> u32 {
         let mut scheduler = lock(&self.scheduler);
         let mut common = lock(&self.team.common);
         let (plan, changed) = scheduler.begin(&mut common, bounds, self.address);
         if changed {
             self.shown.set(bounds, plan);
         }
+        let tasks = plan.tasks.count() as u32;
         match plan.hands_out {
             HandsOut::Owned { .. } => {
                 for (queue, tasks) in self.board.queues.iter().zip(self.shown.lengths()) {
@@ -152,20 +167,26 @@ impl Region {
             teller.begins(scheduler.policy(), &common.powers, scheduler.divisions());
         }
         self.release_ns.store(self.team.now_ns(), Relaxed);
+        tasks
     }
 
-    /// By the last thread of the team.
-    fn sum_up(&self) {
+    /// By the last thread that has done something in the instance.
+    fn sum_up(&self, instance: u32) {
         let release = self.release_ns.load(Relaxed);
         let makespan = Nanos(self.team.now_ns().saturating_sub(release));
         let mut stolen = false;
         let lengths = self.shown.lengths();
         let of = |(lane, had): (&CachePadded<Lane>, u16)| {
-            let iterations = lane.iterations.load(Relaxed);
-            stolen |= lane.stolen.load(Relaxed) > 0;
-            // Whoever had nothing to do shows nothing.
+            let is_here = lane.instance.load(Acquire) == instance;
+            let iterations = if is_here { lane.iterations.load(Relaxed) } else { 0 };
+            stolen |= is_here && lane.stolen.load(Relaxed) > 0;
+            // Whoever had nothing to do shows nothing; whoever has overtaken all others, or was overtaken, finishes when all do.
             let finish = lane.finish_ns.load(Relaxed).saturating_sub(release);
-            let time = if iterations > 0 || had > 0 { Nanos(finish.max(1)) } else { Nanos::ZERO };
+            let time = match (iterations, had) {
+                (0, 0) => Nanos::ZERO,
+                (0, _) if self.board.overtakes() => makespan,
+                _ => Nanos(finish.max(1)),
+            };
             Measured { time, iterations }
         };
         let measured: Vec<Measured> = self.lanes.iter().zip(lengths).map(of).collect();
@@ -174,6 +195,9 @@ impl Region {
             Outcome { measured: &measured, makespan, carried_out: carried_out.as_deref() };
         let (mut scheduler, mut common) = (lock(&self.scheduler), lock(&self.team.common));
         scheduler.end(&mut common, outcome);
+        // Of one in which a thread was kept from its CPU it would be longer.
+        let before = self.took_ns.load(Relaxed);
+        self.took_ns.store(makespan.0.min(before + before / 8 + 1_000), Relaxed);
         if let Some(teller) = &self.teller {
             teller.ends(&measured, makespan, scheduler.policy(), &common.powers);
         }
@@ -190,13 +214,17 @@ impl Region {
             return Err(self.why_not());
         }
         self.carried_out(state);
-        if let Some(iterations) = self.take(state) {
+        if let Some((iterations, tasks)) = self.take(state) {
             state.held = iterations.end - iterations.start;
+            state.tasks_held = tasks;
             return Ok(Some(state.bounds.part(iterations)));
         }
-        self.lanes[state.thread].finish_ns.store(self.team.now_ns(), Relaxed);
-        let forked = || self.team.is_forked();
-        let all = self.board.end(state.instance, self.team.spins(), || self.sum_up(), forked);
+        if !self.board.overtakes() {
+            self.lanes[state.thread].finish_ns.store(self.team.now_ns(), Relaxed);
+        }
+        let instance = state.instance;
+        self.board.complete(instance, state.completes, || self.sum_up(instance));
+        let all = self.board.end(instance, self.patience(), || self.team.is_forked());
         self.leave(state);
         if all { Ok(None) } else { Err(self.why_not()) }
     }
@@ -217,10 +245,15 @@ impl Region {
             }
             state.since_ns = now;
         }
+        let tasks = std::mem::take(&mut state.tasks_held);
+        if self.board.overtakes() && tasks > 0 {
+            lane.finish_ns.store(self.team.now_ns(), Relaxed);
+            self.board.complete(state.instance, tasks, || self.sum_up(state.instance));
+        }
     }
 
-    /// Iterations that are the thread's from now on.
-    fn take(&self, state: &mut State) -> Option<std::ops::Range<u64>> {
+    /// Iterations that are the thread's from now on, and how many tasks these are.
+    fn take(&self, state: &mut State) -> Option<(std::ops::Range<u64>, u32)> {
         let (instance, own) = (state.instance, state.thread);
         match state.hands_out {
             How::Owned { steals } => {
@@ -229,14 +262,15 @@ impl Region {
                 };
                 if let Some((from, to)) = self.board.queues[own].take_own(instance, together) {
                     let first = state.tasks.bounds(self.shown.task(own, from)).start;
-                    return Some(first..state.tasks.bounds(self.shown.task(own, to - 1)).end);
+                    let last = state.tasks.bounds(self.shown.task(own, to - 1));
+                    return Some((first..last.end, u32::from(to - from)));
                 }
                 let (victim, place) = steals.then(|| self.board.steal(instance)).flatten()?;
                 let task = self.shown.task(victim, place);
                 self.shown.carries_out(task, own);
                 let stolen = &self.lanes[own].stolen;
                 stolen.store(stolen.load(Relaxed) + 1, Relaxed);
-                Some(state.tasks.bounds(task))
+                Some((state.tasks.bounds(task), 1))
             }
             How::Next(chunks) => {
                 let size = |taken| {
@@ -249,7 +283,7 @@ impl Region {
                 };
                 let (first, more) = self.board.common.take(instance, size)?;
                 let bounds = |unit: u32| state.tasks.bounds(unit as usize);
-                Some(bounds(first).start..bounds(first + more - 1).end)
+                Some((bounds(first).start..bounds(first + more - 1).end, more))
             }
         }
     }
@@ -357,8 +391,11 @@ pub(crate) struct State {
     bounds: Bounds,
     tasks: Tasks,
     hands_out: How,
-    /// Iterations that it was given last.
+    /// What it is to complete when it finds no further task.
+    completes: u32,
+    /// Iterations that it was given last, and how many tasks these are.
     held: u64,
+    tasks_held: u32,
     since_ns: u64,
     /// The batch of which it took last, and its weight there.
     batch: Option<(u32, f64)>,
@@ -366,6 +403,22 @@ pub(crate) struct State {
 }
 
 impl State {
+    fn new(thread: usize, instance: u32, bounds: Bounds) -> Self {
+        Self {
+            thread,
+            instance,
+            bounds,
+            tasks: Tasks::of_size(0, 1, 0),
+            hands_out: How::Owned { steals: false },
+            completes: 0,
+            held: 0,
+            tasks_held: 0,
+            since_ns: 0,
+            batch: None,
+            ended: false,
+        }
+    }
+
     fn is_weighted(&self) -> bool {
         matches!(self.hands_out, How::Next(chunks) if chunks.sizes == evenly_iterations::Sizes::Weighted)
     }

@@ -1,5 +1,5 @@
 //! The plan of an instance, as the threads of a team read it: written by whoever sets the instance up, while no other thread
-//! looks at it ([`crate::board`]).
+//! looks at it but one that is late ([`crate::board`]).
 
 use crate::MOST_THREADS;
 use evenly_iterations::{Bounds, Chunks, HandsOut, Plan, Sizes, TASKS_PER_PROCESSOR, Tasks};
@@ -121,10 +121,10 @@ impl Shown {
         self.begins.windows(2).map(|pair| (pair[1].load(Relaxed) - pair[0].load(Relaxed)) as u16)
     }
 
-    /// The task at this place of an owner's list.
+    /// The task at this place of an owner's list. For whoever is late, and will see that, it may be any.
     pub(crate) fn task(&self, owner: usize, place: u16) -> usize {
         let begin = self.begins[owner].load(Relaxed) as usize;
-        self.lists[begin + usize::from(place)].load(Relaxed) as usize
+        self.lists.get(begin + usize::from(place)).map_or(0, |task| task.load(Relaxed) as usize)
     }
 
     /// The end of the tasks that follow one another from this place on.

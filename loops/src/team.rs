@@ -2,20 +2,25 @@
 
 use crate::MOST_THREADS;
 use crate::board::Board;
+use crate::crowd::Crowd;
 use crate::error::LoopsError;
-use crate::gate::Gate;
+use crate::gate::{Gate, Patience};
 use crossbeam_utils::CachePadded;
 use evenly_iterations::Common;
+use evenly_model::Nanos;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// A thread that waits looks so often before it sleeps: some 50 us, which is what it takes to wake one up.
-const SPINS: u32 = 1_500;
+/// A thread that waits looks for so long before it sleeps: about what it takes to wake one up.
+const SPINS: Duration = Duration::from_micros(50);
 /// The same where the team has more threads than there are CPUs: whoever is waited for may need this one.
-const SPINS_IN_A_CROWD: u32 = 20;
+const SPINS_IN_A_CROWD: Duration = Duration::from_nanos(500);
+/// Whoever yields may be without its CPU for a slice of somebody else, which all wait for that has to begin the next loop: of short
+/// ones that would be many times what they take. What it gains is that the slice is not in the middle of a task.
+const LONG: Nanos = Nanos::from_millis(2);
 
 thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
@@ -62,7 +67,9 @@ pub(crate) struct Shared {
     gathered: Gate,
     /// Somebody did not come, and so what others gather is not told apart any longer.
     scattered: AtomicBool,
-    spins: u32,
+    crowd: Mutex<Crowd>,
+    /// There are more threads than CPUs.
+    is_crowd: AtomicBool,
     start: Instant,
     process: u32,
 }
@@ -78,8 +85,6 @@ impl Shared {
         if !(1..=MOST_THREADS).contains(&threads) {
             return Err(LoopsError::Threads { threads });
         }
-        // A quota counts as well. Where that cannot be found out the threads will be as many as somebody wanted.
-        let cpus = std::thread::available_parallelism().map_or(threads, std::num::NonZero::get);
         Ok(Self {
             members: (0..threads).map(|_| CachePadded::default()).collect(),
             loops: Mutex::default(),
@@ -88,7 +93,8 @@ impl Shared {
             came: AtomicU32::new(0),
             gathered: Gate::default(),
             scattered: AtomicBool::new(false),
-            spins: if threads > cpus { SPINS_IN_A_CROWD } else { SPINS },
+            crowd: Mutex::default(),
+            is_crowd: AtomicBool::new(false),
             start: Instant::now(),
             process: std::process::id(),
         })
@@ -98,8 +104,10 @@ impl Shared {
         self.members.len()
     }
 
-    pub(crate) fn spins(&self) -> u32 {
-        self.spins
+    /// What its threads do before they sleep, in a loop whose instances take so long, and in which they overtake each other or not.
+    pub(crate) fn patience(&self, instance: Nanos, overtakes: bool) -> Patience {
+        let spins = if self.is_crowd.load(Relaxed) { SPINS_IN_A_CROWD } else { SPINS };
+        Patience { spins, yields: overtakes || instance >= LONG }
     }
 
     /// Since the team was made.
@@ -178,7 +186,10 @@ impl Shared {
             };
             return Err((error, Some(within)));
         }
-        member.thread.store(own, Release);
+        if member.thread.swap(own, AcqRel) != own {
+            let is_crowd = lock(&self.crowd).add(thread, self.threads());
+            self.is_crowd.store(is_crowd, Relaxed);
+        }
         member.gone.store(false, Release);
         Ok(())
     }
@@ -220,7 +231,7 @@ impl Shared {
             self.came.store(0, Relaxed);
             self.gathered.set(time);
         } else {
-            self.gathered.wait(time, self.spins, || {
+            self.gathered.wait(time, self.patience(Nanos::ZERO, false), || {
                 self.scattered.load(Acquire)
                     || self.is_forked()
                     || gives_up()

@@ -98,7 +98,10 @@ fn answers_are_those_of_a_sequential_program() {
             for threads in 1..=9 {
                 let mut program = Command::new(&parallel);
                 program.args([kernel, &threads.to_string(), policy.name(), size, steps]);
-                assert_eq!(answer(&mut program), expected, "{kernel}, {policy}, {threads} threads");
+                let shown = format!("{kernel}, {policy}, {threads} threads");
+                assert_eq!(answer(&mut program), expected, "{shown}");
+                let all_meet = answer(program.env("LOOPS_MEET", "1"));
+                assert_eq!(all_meet, expected, "{shown} that meet");
             }
         }
     }

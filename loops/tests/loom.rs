@@ -4,11 +4,15 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_loops::LoopsError;
-use evenly_loops::board::Board;
+use evenly_loops::board::{Begun, Board};
+use evenly_loops::gate::Patience;
 use evenly_loops::queue::{Common, Queue};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
+use std::time::Duration;
+
+const NONE: Patience = Patience { spins: Duration::ZERO, yields: false };
 
 /// Would catch: a task that the owner takes from the head and a thief from the tail.
 #[test]
@@ -57,62 +61,111 @@ fn whoever_is_late_takes_nothing() {
     });
 }
 
+/// Carries out two instances of so many tasks each, of which all belong to the first thread.
+fn two_instances(board: &Board, done: &AtomicUsize, own: usize, tasks: u16) {
+    let all = usize::from(tasks);
+    for instance in 1..=2_u32 {
+        let before = all * (instance as usize - 1);
+        let set_up = || {
+            assert_eq!(done.load(Relaxed), before);
+            board.queues[0].set(instance, tasks);
+            board.queues[1].set(instance, 0);
+            u32::from(tasks)
+        };
+        let sum_up = || assert_eq!(done.load(Relaxed), before + all);
+        match board.begin(instance, NONE, set_up, || false) {
+            Begun::Within(completes) => {
+                while board.queues[own].take_own(instance, |from, _| from + 1).is_some()
+                    || board.steal(instance).is_some()
+                {
+                    // Nobody goes on while there is something to do.
+                    assert!(board.is_at(instance));
+                    done.fetch_add(1, Relaxed);
+                    board.complete(instance, u32::from(board.overtakes()), sum_up);
+                }
+                board.complete(instance, completes, sum_up);
+                assert!(board.end(instance, NONE, || false));
+            }
+            Begun::Late => assert!(board.overtakes()),
+            Begun::GivenUp => panic!("nobody gives up"),
+        }
+        assert!(done.load(Relaxed) >= before + all);
+    }
+}
+
 /// Would catch: an instance that is set up by two; one that is left, or summed up, before all of it was carried out; a thread that
 /// waits for ever.
 #[test]
 fn instances_follow_one_another() {
+    // Those of which each task counts have more interleavings.
+    for (overtakes, tasks) in [(false, 2), (true, 1)] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(1);
+        model.check(move || {
+            let board = Arc::new(Board::new(2, overtakes));
+            let done = Arc::new(AtomicUsize::new(0));
+            let other = {
+                let (board, done) = (Arc::clone(&board), Arc::clone(&done));
+                thread::spawn(move || two_instances(&board, &done, 1, tasks))
+            };
+            two_instances(&board, &done, 0, tasks);
+            other.join().unwrap();
+            assert_eq!(done.load(Relaxed), 2 * usize::from(tasks));
+        });
+    }
+}
+
+/// Would catch: a thread that reads of a later instance than it is in, and does not see that; an empty one that nobody ends.
+#[test]
+fn whoever_is_overtaken_sees_it() {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    model.preemption_bound = Some(1);
     model.check(|| {
-        let board = Arc::new(Board::new(2));
-        let done = Arc::new(AtomicUsize::new(0));
-        let carry_out = |board: &Board, done: &AtomicUsize, own: usize| {
+        let (board, shown) = (Arc::new(Board::new(2, true)), Arc::new(AtomicUsize::new(0)));
+        let instances = |board: &Board, shown: &AtomicUsize| {
             for instance in 1..=2_u32 {
-                let before = 2 * (instance as usize - 1);
                 let set_up = || {
-                    assert_eq!(done.load(Relaxed), before);
-                    // All belong to the first.
-                    board.queues[0].set(instance, 2);
-                    board.queues[1].set(instance, 0);
+                    shown.store(instance as usize, Relaxed);
+                    0
                 };
-                assert!(board.begin(instance, 0, set_up, || false));
-                while board.queues[own].take_own(instance, |from, _| from + 1).is_some()
-                    || board.steal(instance).is_some()
-                {
-                    done.fetch_add(1, Relaxed);
-                }
-                assert!(board.end(
-                    instance,
-                    0,
-                    || assert_eq!(done.load(Relaxed), before + 2),
-                    || false
-                ));
-                assert!(done.load(Relaxed) >= before + 2);
+                let Begun::Within(completes) = board.begin(instance, NONE, set_up, || false) else {
+                    continue;
+                };
+                let seen = shown.load(Relaxed);
+                assert!(seen == instance as usize || !board.is_at(instance));
+                board.complete(instance, completes, || ());
+                assert!(board.end(instance, NONE, || false));
             }
         };
         let other = {
-            let (board, done) = (Arc::clone(&board), Arc::clone(&done));
-            thread::spawn(move || carry_out(&board, &done, 1))
+            let (board, shown) = (Arc::clone(&board), Arc::clone(&shown));
+            thread::spawn(move || instances(&board, &shown))
         };
-        carry_out(&board, &done, 0);
+        instances(&board, &shown);
         other.join().unwrap();
-        assert_eq!(done.load(Relaxed), 4);
     });
 }
 
 /// Would catch: a thread that waits for one that has left.
 #[test]
 fn nobody_waits_for_a_loop_that_is_given_up() {
-    loom::model(|| {
-        let board = Arc::new(Board::new(2));
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let board = Arc::new(Board::new(2, false));
         let other = {
             let board = Arc::clone(&board);
             thread::spawn(move || {
-                board.begin(1, 0, || (), || false);
+                board.begin(1, NONE, || 0, || false);
                 board.give_up(LoopsError::Threads { threads: 0 });
             })
         };
-        let ended = board.begin(1, 0, || (), || false) && board.end(1, 0, || (), || false);
+        let begun = board.begin(1, NONE, || 0, || false);
+        let within = matches!(begun, Begun::Within(_));
+        if within {
+            board.complete(1, 1, || ());
+        }
+        let ended = within && board.end(1, NONE, || false);
         assert!(!ended);
         other.join().unwrap();
     });

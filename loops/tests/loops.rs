@@ -66,7 +66,7 @@ fn answers_are_the_same_under_all_policies_and_by_one_to_nine_threads() {
         jacobi(&team, &team.region("one").build(), &grids, rows, width, steps);
         numbers(&grids[0])
     };
-    for policy in Policy::ALL {
+    for (policy, overtakes) in Policy::ALL.into_iter().flat_map(|p| [(p, false), (p, true)]) {
         for threads in 1..=9 {
             let (team, grids) = (Team::new(threads).unwrap(), grids(rows, width));
             let arrays = [0, 1].map(|grid| team.array(grids[grid].as_ptr()));
@@ -74,7 +74,8 @@ fn answers_are_the_same_under_all_policies_and_by_one_to_nine_threads() {
                 team.region("sweep").load(Load::Fixed).access(Access::Stencil).policy(policy);
             let width_of = i64::try_from(width).unwrap();
             let declared = declared.uses(Use::Reads, &arrays[0], width_of, 0);
-            let region = declared.uses(Use::Writes, &arrays[1], width_of, 0).build();
+            let declared = declared.uses(Use::Writes, &arrays[1], width_of, 0);
+            let region = if overtakes { declared.overtakes().build() } else { declared.build() };
             jacobi(&team, &region, &grids, rows, width, steps);
             assert_eq!(numbers(&grids[0]), reference, "{policy}, {threads} threads");
             let report = region.report();
@@ -109,7 +110,11 @@ fn each_iteration_is_carried_out_once() {
             let team = Team::new(threads).unwrap();
             let region =
                 team.region("r").load(load).access(Access::Independent).policy(policy).build();
-            for bounds in loops.iter().chain(loops.iter().rev()) {
+            let overtaking = team.region("o").load(load).access(Access::Independent);
+            let overtaking = overtaking.policy(policy).overtakes().build();
+            let ways = [&region, &overtaking];
+            let loops = loops.iter().chain(loops.iter().rev());
+            for (region, bounds) in loops.flat_map(|b| ways.map(|region| (region, b))) {
                 let mut found: Vec<i64> = all(threads, |thread| {
                     let mut turn = region.begin(thread, *bounds).unwrap();
                     let mut own = Vec::new();
@@ -126,6 +131,60 @@ fn each_iteration_is_carried_out_once() {
                 expected.sort_unstable();
                 assert_eq!(found, expected, "{policy}, {threads} threads, {bounds:?}");
             }
+        }
+    }
+}
+
+/// Would catch: a thread that waits for one that has nothing to do; one that is late and takes something of a later instance.
+#[test]
+fn whoever_is_late_is_overtaken() {
+    let team = Team::new(2).unwrap();
+    let region = team.region("r").policy(Policy::StaticSteal).overtakes().build();
+    let (first, second) = std::sync::mpsc::channel();
+    let second = std::sync::Mutex::new(second);
+    let carried_out = all(2, |thread| {
+        if thread == 1 {
+            second.lock().unwrap().recv().unwrap();
+        }
+        let mut own = 0;
+        for instance in 0..100 {
+            let mut turn = region.begin(thread, bounds(0, 50 + instance, 1)).unwrap();
+            while let Some(part) = turn.next_task().unwrap() {
+                own += part.count().unwrap();
+            }
+            if thread == 0 && instance == 49 {
+                first.clone().send(()).unwrap();
+            }
+        }
+        own
+    });
+    let whole: u64 = (0..100).map(|instance| 50 + instance).sum();
+    assert_eq!(carried_out.iter().sum::<u64>(), whole);
+    assert!(carried_out[0] >= (0..50).map(|instance| 50 + instance).sum());
+    assert_eq!(region.report().instances, 100);
+}
+
+/// Would catch: threads that run through many instances, and see what belongs to another one than they are in.
+#[test]
+fn threads_that_overtake_each_other_carry_out_each_iteration_once() {
+    for policy in [Policy::RpSteal, Policy::StaticSteal, Policy::Guided, Policy::AwfB] {
+        let team = Team::new(4).unwrap();
+        let region = team.region("r").policy(policy).overtakes().build();
+        let counts: Vec<AtomicU32> = (0..300).map(|_| AtomicU32::new(0)).collect();
+        let instances = 3_000;
+        all(4, |thread| {
+            for instance in 0..instances {
+                // Other bounds each time, so that each instance has other tasks.
+                let length = 1 + (instance * 7_919) % 300;
+                let mut turn = region.begin(thread, bounds(0, length, 1)).unwrap();
+                while let Some(part) = turn.next_task().unwrap() {
+                    part.values().for_each(|i| _ = counts[i as usize].fetch_add(1, Relaxed));
+                }
+            }
+        });
+        for (i, count) in counts.iter().enumerate() {
+            let expected = (0..instances).filter(|k| (i as i64) < 1 + (k * 7_919) % 300).count();
+            assert_eq!(count.load(Relaxed), expected as u32, "{policy}: iteration {i}");
         }
     }
 }

@@ -22,6 +22,7 @@ struct run {
     int64_t steps;
     int threads;
     bool adapts; // by evenly
+    bool overtakes;
 #ifdef _OPENMP
     evenly_team *team;
     evenly_region *loops[MOST_LOOPS];
@@ -47,7 +48,13 @@ uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
 #ifdef _OPENMP
 #define PARALLEL(run) _Pragma("omp parallel num_threads((run)->threads)")
 #define THREAD ((size_t)omp_get_thread_num())
-#define DECLARE(run, n, name, load, access) ((run)->loops[n] = evenly_region_new((run)->team, name, load, access))
+// A thread needs nothing but variables of its own to come to a loop.
+#define DECLARE(run, n, name, load, access)                                                       \
+    do {                                                                                          \
+        (run)->loops[n] = evenly_region_new((run)->team, name, load, access);                     \
+        if ((run)->overtakes)                                                                     \
+            evenly_region_overtakes((run)->loops[n]);                                             \
+    } while (0)
 #define USES(run, n, use, array, bytes, a) evenly_region_uses((run)->loops[n], use, array, bytes, a, 0)
 // The loop n: for each i from lower to below upper. All threads come here; none goes on before all is done.
 #define LOOP(run, n, i, lower, upper, ...)                                                        \

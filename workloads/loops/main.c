@@ -67,7 +67,8 @@ int main(int argc, char **argv) {
         fprintf(helps ? stdout : stderr,
                 "Usage: %s matrix|jacobi|sor|shallow|water|gauss [THREADS [omp|evenly|POLICY [SIZE [STEPS]]]]\n"
                 "With omp, OMP_SCHEDULE says how iterations are handed out; a policy is one of evenly.\n"
-                "Both are without effect in loops-tbb and loops-rayon.\n",
+                "With LOOPS_MEET in the environment all threads come to the end of each loop of evenly.\n"
+                "These are without effect in loops-tbb and loops-rayon.\n",
                 argv[0]);
         return helps ? EXIT_SUCCESS : BAD_INPUT;
     }
@@ -75,6 +76,7 @@ int main(int argc, char **argv) {
     struct run run = {
         .threads = argc > 2 ? (int)number(argv[2], "THREADS") : 1,
         .adapts = strcmp(by, "omp") != 0,
+        .overtakes = !getenv("LOOPS_MEET"),
         .size = argc > 4 ? number(argv[4], "SIZE") : kernel->size,
         .steps = argc > 5 ? number(argv[5], "STEPS") : kernel->steps,
     };

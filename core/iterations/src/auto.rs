@@ -1,8 +1,8 @@
 //! Which policy a region has where none is asked for: found by trying.
 //!
 //! ```text
-//!   Static --some wait for the others--> rp-steal --a while, or it has changed--> Tries all --> Keeps the best --> Tries all ...
-//!     ^--------------------------------------------- nobody waits any longer -----------+
+//!   Static --some wait for the others--> rp-steal --no faster, it has changed, or a while--> Tries all --> Keeps the best --> ...
+//!     ^--------------------------------------------- nobody waits any longer ------------------+
 //! ```
 
 use crate::plan::Outcome;
@@ -49,6 +49,8 @@ pub struct Auto {
     tried: Vec<f64>,
     kept: Option<Kept>,
     again: u32,
+    /// What an iteration took under `static`, which the guess has to be faster than in its first window.
+    to_beat: Option<f64>,
     /// The best of the time before; None where nothing was tried.
     before: Option<usize>,
     instances: u32,
@@ -69,6 +71,7 @@ impl Auto {
             tried: Vec::new(),
             kept: None,
             again: AGAIN[0],
+            to_beat: None,
             before: None,
             instances: 0,
             time: Nanos::ZERO,
@@ -116,7 +119,10 @@ impl Auto {
         match self.kept {
             // While nobody waits nothing is tried.
             None if self.tried.is_empty() && !waits => self.before = None,
-            None if self.before.is_none() => self.keep(GUESS, None),
+            None if self.before.is_none() => {
+                self.keep(GUESS, None);
+                self.to_beat = Some(each);
+            }
             None => {
                 self.tried.push(each);
                 self.arm = self.tried.len();
@@ -130,7 +136,11 @@ impl Auto {
             }
             Some(Kept { windows, each: then, slower }) => {
                 let is_slower = then.is_some_and(|then| each > CHANGED * then);
-                if windows + 1 >= self.again || is_slower && slower {
+                let is_wrong = |beat: f64| each > beat * (1.0 - BETTER);
+                if self.to_beat.take().is_some_and(is_wrong)
+                    || windows + 1 >= self.again
+                    || is_slower && slower
+                {
                     (self.kept, self.arm) = (None, 0);
                 } else {
                     // What takes a little longer each time is no change.
@@ -219,6 +229,17 @@ mod tests {
         assert_eq!(auto.policy(), Policy::Rp);
     }
 
+    /// Would catch: short loops in which stealing costs more than it gains, kept for two seconds.
+    #[test]
+    fn a_guess_that_is_no_faster_is_not_kept() {
+        let mut auto = Auto::new(true);
+        let ms = |policy| if policy == Policy::RpSteal { 26 } else { 20 };
+        let had = passes(&mut auto, 12, 0.3, ms);
+        let tried = [Policy::RpSteal, Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
+        assert_eq!((&had[1..6], had.last()), (&tried[..], Some(&Policy::Static)));
+        assert_eq!(passes(&mut auto, 20, 0.3, ms), [Policy::Static]);
+    }
+
     /// Would catch: a program of few long loops that is over when it is known how they are to be handed out.
     #[test]
     fn of_long_loops_one_says_enough() {
@@ -240,7 +261,7 @@ mod tests {
         assert_eq!(auto.policy(), Policy::Static);
         assert_eq!(passes(&mut auto, 100, 0.0, |_| 20), [Policy::Static]);
         // And it is back, on the other one.
-        assert_eq!(passes(&mut auto, 8, 0.3, |_| 40), [Policy::Static, Policy::RpSteal]);
+        assert_eq!(passes(&mut auto, 8, 0.3, ms), [Policy::Static, Policy::RpSteal]);
         // It becomes slower: so all are tried at once.
         passes(&mut auto, 6, 0.3, |policy| if policy == Policy::Rp { 45 } else { 60 });
         assert_eq!(auto.policy(), Policy::Rp);

@@ -22,7 +22,8 @@ module evenly_loops
 
   public :: evenly_team, evenly_region, evenly_loop
   public :: evenly_team_new, evenly_team_free, evenly_region_new, evenly_region_free
-  public :: evenly_region_uses, evenly_region_policy, evenly_region_iterations
+  public :: evenly_region_uses, evenly_region_policy, evenly_region_overtakes, &
+    evenly_region_iterations
   public :: evenly_begin, evenly_next_task, evenly_reduce, evenly_abandon, evenly_failed, evenly_loops_on_error
 
   integer, parameter, public :: EVENLY_FIXED = 0, EVENLY_VARIABLE = 1
@@ -108,6 +109,11 @@ module evenly_loops
       import
       type(c_ptr), value :: region
       character(kind=c_char), intent(in) :: name(*)
+    end subroutine
+
+    subroutine c_region_overtakes(region) bind(c, name='evenly_region_overtakes')
+      import
+      type(c_ptr), value :: region
     end subroutine
 
     integer(c_int64_t) function c_region_iterations(region, thread) bind(c, name='evenly_region_iterations')
@@ -217,6 +223,12 @@ contains
     character(*), intent(in) :: name
 
     call c_region_policy(region%at, trim(name) // c_null_char)
+  end subroutine
+
+  subroutine evenly_region_overtakes(region)
+    type(evenly_region), intent(in) :: region
+
+    call c_region_overtakes(region%at)
   end subroutine
 
   function evenly_region_iterations(region, thread) result(iterations)

@@ -14,7 +14,7 @@
  *
  * All threads of a team begin the same loops, with the same bounds, in the same order, and go on until there is no further task
  * (no break, return, goto or longjmp out of it). evenly_next_task returns 0 when all threads have carried out all of theirs: it is
- * a barrier at the end of the loop, and there is none at its begin.
+ * a barrier at the end of the loop (but for evenly_region_overtakes), and there is none at its begin.
  *
  * What a program does wrong is said in one line on the standard error, and the program is aborted, as it would have a wrong answer;
  * see evenly_loops_on_error. */
@@ -55,6 +55,12 @@ void evenly_region_uses(evenly_region *region, int use, const void *array, size_
 /* How iterations are handed out: auto (found by trying; if not said), static, static-steal, rp, rp-steal, guided, factoring,
  * awf-b. Before it is begun. In the environment, EVENLY_LOOPS=NAME says so for all loops for which the program does not. */
 void evenly_region_policy(evenly_region *region, const char *name);
+
+/* The loop ends when all of its iterations are carried out, even if a thread has not begun it: one whose CPU somebody else has. That
+ * thread is given nothing, and goes on to the next loop. To be said only where no thread changes, after the loop, what another one
+ * needs on its way to it, as its bounds (no swap of shared pointers by one thread, say). If not said, no thread goes on before all
+ * have come. Before it is begun. */
+void evenly_region_overtakes(evenly_region *region);
 
 /* Begins the loop `for (i = lb; i < ub; i += stride)`, or `i > ub` where stride is negative. */
 evenly_loop *evenly_begin(evenly_region *region, size_t thread, int64_t lb, int64_t ub, int64_t stride);
