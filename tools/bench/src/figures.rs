@@ -391,6 +391,9 @@ pub(crate) struct Report {
     pub(crate) benchmarks: Vec<Figures>,
     /// What a balancing point costs.
     pub(crate) cost: Option<Cost>,
+    /// What parallel loops beside a load amount to, in an emulated machine (`labs::loops`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) loops: Vec<serde_json::Value>,
     /// Benchmarks that could not be made, and why.
     failed: Vec<String>,
 }
@@ -407,6 +410,7 @@ impl Report {
             interrupted: false,
             benchmarks: Vec::new(),
             cost: None,
+            loops: Vec::new(),
             failed: Vec::new(),
         }
     }
@@ -447,12 +451,15 @@ impl Report {
                 self.interrupted = figures.incomplete;
                 self.benchmarks.push(figures);
             }
-            Err(e) => {
-                tell(&format!("evenly-bench: {e:#}"));
-                self.failed.push(format!("{}: {e:#}", benchmark.name));
-            }
+            Err(e) => self.failed(&benchmark.name, &e),
         }
         Ok(())
+    }
+
+    /// Says and notes that a benchmark could not be made.
+    pub(crate) fn failed(&mut self, benchmark: &str, e: &anyhow::Error) {
+        tell(&format!("evenly-bench: {e:#}"));
+        self.failed.push(format!("{benchmark}: {e:#}"));
     }
 
     /// Writes the JSON and says what failed.
@@ -468,7 +475,7 @@ impl Report {
             self.failed.is_empty(),
             "{} of {} benchmarks could not be made: {}",
             self.failed.len(),
-            self.failed.len() + self.benchmarks.len(),
+            self.failed.len() + self.benchmarks.len() + self.loops.len(),
             self.failed.join("; ")
         );
         Ok(())
@@ -507,7 +514,8 @@ pub(crate) mod tests {
     }
 
     fn figures_beside(name: &str, load: Option<Load>) -> Figures {
-        let all = suite::chosen(suite::host(true), (&[name.to_owned()], &[]), Some(3)).unwrap();
+        let all =
+            suite::chosen(suite::host(true), &[], (&[name.to_owned()], &[]), Some(3)).unwrap();
         scripted(&all[0], load)
     }
 
@@ -620,6 +628,7 @@ pub(crate) mod tests {
         emulated.arms[5].reports = vec![own_report];
         report.benchmarks.push(emulated);
         report.cost = Some(crate::cost::sample_of_costs());
+        report.loops = vec![serde_json::to_value(crate::labs::loops::tests::sample()).unwrap()];
         report.failed = vec!["ep-omp-3-on-2: no clang".to_owned()];
         let whole = serde_json::to_value(&report).unwrap();
         assert_eq!(errors(&whole, true), Vec::<String>::new());
@@ -629,6 +638,7 @@ pub(crate) mod tests {
             ("/benchmarks/0/arms/0/seconds/0", Value::from(-1.0)),
             ("/benchmarks/0/runs/0/load/others", Value::from(2.0)),
             ("/cost/points/0/wall_us", Value::Null),
+            ("/loops/0/distortion/0/threads", Value::from(0)),
             ("/benchmarks/0/benchmark/program/name", Value::from("other")),
         ] {
             let mut broken = whole.clone();

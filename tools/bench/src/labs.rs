@@ -3,6 +3,8 @@
 //! Invariant: before and after the runs of a guest its CPUs are checked to be equally fast. Where
 //! they were not, the figures are shown, and called void.
 
+pub(crate) mod loops;
+
 use crate::figures::Report;
 use crate::host::HostRecord;
 use crate::measure::{MAKESPAN, Note, Noting, Site, note, outcome};
@@ -18,7 +20,7 @@ use evenly_model::Tid;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,51 +40,62 @@ const EQUAL: f64 = 0.05;
 /// Stands between a program's output and evenly's report, which come back together.
 const MARK: &str = "----evenly-report----";
 
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    /// Programs and policies.
+    pub(crate) benchmarks: &'a [Benchmark],
+    /// Parallel loops beside a load.
+    pub(crate) loops: &'a [loops::Case],
+    /// The kernel of the guests.
+    pub(crate) kernel: &'a str,
+    /// Whether it is the short form.
+    pub(crate) quick: bool,
+    /// Seed of orders and intervals.
+    pub(crate) seed: u64,
+}
+
+impl Asked<'_> {
+    /// A machine of this kind, in which there are these programs.
+    fn machine(&self, [cpus, numa]: [u32; 2], programs: &[(PathBuf, &str)]) -> LabOptions {
+        let include = |(host, name): &(PathBuf, &str)| Include {
+            host: host.clone(),
+            guest: format!("/usr/bin/{name}"),
+        };
+        LabOptions {
+            cpus,
+            numa,
+            kernel: self.kernel.to_owned(),
+            include: programs.iter().map(include).collect(),
+            ..LabOptions::default()
+        }
+    }
+}
+
 /// Runs the benchmarks, in one guest for each machine that they need.
 ///
 /// # Errors
 /// Where a guest does not boot or breaks.
-pub(crate) fn labs(
-    tools: &Tools,
-    chosen: &[Benchmark],
-    kernel: &str,
-    quick: bool,
-    seed: u64,
-    json: Option<&Path>,
-) -> anyhow::Result<()> {
+pub(crate) fn labs(tools: &Tools, asked: &Asked<'_>, json: Option<&Path>) -> anyhow::Result<()> {
     let interrupted = interrupts()?;
     let allowed = affinity::get(Tid(0)).context("cannot read the affinity mask")?;
-    let mut report = Report::new(HostRecord::this(&allowed), quick, seed);
-    let machines: BTreeSet<[u32; 2]> = chosen.iter().filter_map(|b| b.lab).collect();
+    let mut report = Report::new(HostRecord::this(&allowed), asked.quick, asked.seed);
+    let machines: BTreeSet<[u32; 2]> = asked.benchmarks.iter().filter_map(|b| b.lab).collect();
     for machine in machines {
-        let here = chosen.iter().filter(|b| b.lab == Some(machine));
-        guest(tools, machine, here, kernel, seed, &interrupted, &mut report)?;
+        guest(tools, machine, asked, &interrupted, &mut report)?;
+    }
+    if !asked.loops.is_empty() && !report.interrupted {
+        loops::guest(tools, asked, &interrupted, &mut report)?;
     }
     report.finish(json)
 }
 
-fn guest<'a>(
-    tools: &Tools,
-    [cpus, numa]: [u32; 2],
-    benchmarks: impl Iterator<Item = &'a Benchmark>,
-    kernel: &str,
-    seed: u64,
-    interrupted: &Arc<AtomicBool>,
-    report: &mut Report,
-) -> anyhow::Result<()> {
+/// A machine with equally fast CPUs, and why it is none where no boot gave one.
+fn boot(options: &LabOptions, interrupted: &AtomicBool) -> anyhow::Result<(Lab, Option<String>)> {
     let boot = || -> anyhow::Result<(Lab, Option<String>)> {
-        let include = |host, guest: &str| Include { host, guest: guest.to_owned() };
+        let LabOptions { cpus, numa, .. } = *options;
         tell(&format!("evenly-bench: booting a machine with {cpus} CPUs and {numa} nodes"));
-        let mut lab = Lab::boot(LabOptions {
-            cpus,
-            numa,
-            kernel: kernel.to_owned(),
-            include: vec![
-                include(tools.evenly.clone(), "/usr/bin/evenly"),
-                include(tools.path("spmd")?, "/usr/bin/spmd"),
-            ],
-            ..LabOptions::default()
-        })?;
+        let mut lab = Lab::boot(options.clone())?;
         print(&format!("\nemulated machine: {cpus} CPUs, {numa} nodes, {}\n", share(&lab)))?;
         let void = equal_speed(&mut lab, "before")?;
         Ok((lab, void))
@@ -95,27 +108,43 @@ fn guest<'a>(
         drop(lab);
         (lab, void) = boot()?;
     }
+    Ok((lab, void))
+}
+
+fn guest(
+    tools: &Tools,
+    machine: [u32; 2],
+    asked: &Asked<'_>,
+    interrupted: &Arc<AtomicBool>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let programs = [(tools.evenly.clone(), "evenly"), (tools.path("spmd")?, "spmd")];
+    let (mut lab, mut void) = boot(&asked.machine(machine, &programs), interrupted)?;
     let iterations_per_ms = calibrate(&mut lab)?;
     let mut executor = GuestExecutor { lab, interrupted: interrupted.clone(), notes: Vec::new() };
     let first = report.benchmarks.len();
-    for benchmark in benchmarks {
+    for benchmark in asked.benchmarks.iter().filter(|b| b.lab == Some(machine)) {
         let mask = format!("{:x}", (1_u64 << benchmark.cpus) - 1);
         let site = Site::elsewhere(
             Tools::at("/usr/bin/evenly", "/usr/bin"),
             iterations_per_ms,
             vec!["taskset".into(), mask.into()],
-            seed,
+            asked.seed,
         );
         report.run(benchmark, &site, &mut executor)?;
     }
     void = equal_speed(&mut executor.lab, "after")?.or(void);
     if let Some(why) = void {
-        print(&format!("  VOID: the figures of this machine do not count: {why}\n"))?;
+        say_void(&why)?;
         for figures in &mut report.benchmarks[first..] {
             figures.void.get_or_insert_with(|| why.clone());
         }
     }
     Ok(())
+}
+
+fn say_void(why: &str) -> anyhow::Result<()> {
+    print(&format!("  VOID: the figures of this machine do not count: {why}\n"))
 }
 
 /// Iterations of spmd in a millisecond of a guest's CPU. Its own calibration takes the best of short

@@ -125,9 +125,13 @@ struct Suite {
 }
 
 impl Suite {
-    /// Those of `all` that are asked for.
-    fn chosen(&self, all: Vec<suite::Benchmark>) -> anyhow::Result<Vec<suite::Benchmark>> {
-        suite::chosen(all, (&self.only, &self.arms), self.runs)
+    /// Those of `all` that are asked for; the others are asked for by name alone.
+    fn chosen(
+        &self,
+        all: Vec<suite::Benchmark>,
+        others: &[&str],
+    ) -> anyhow::Result<Vec<suite::Benchmark>> {
+        suite::chosen(all, others, (&self.only, &self.arms), self.runs)
     }
 }
 
@@ -209,10 +213,11 @@ fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
 }
 
 fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
-    let chosen = args.suite.chosen(suite::host(args.quick))?;
+    let chosen = args.suite.chosen(suite::host(args.quick), &[suite::COST])?;
     let costs = suite::is_asked(suite::COST, &args.suite.only);
     if args.suite.list {
-        return show::print(&suite::listing(&chosen, costs.then_some((suite::COST, cost::WHAT))));
+        let costs = costs.then(|| suite::listed(suite::COST, cost::WHAT));
+        return show::print(&(suite::listing(&chosen) + &costs.unwrap_or_default()));
     }
     let tools = args.suite.programs.find(&tools::NEEDED)?;
     let cpus = take_two_cpus(args.cpus.as_ref())?;
@@ -233,19 +238,22 @@ fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
-    let chosen = args.suite.chosen(suite::lab(args.quick))?;
-    if args.suite.list {
-        return show::print(&suite::listing(&chosen, None));
+    let suite = &args.suite;
+    let cases = labs::loops::cases(args.quick, suite.runs);
+    let benchmarks = suite.chosen(suite::lab(args.quick), &cases.map(|case| case.name))?;
+    let loops = labs::loops::chosen(cases, &suite.only);
+    if suite.list {
+        let loops: String = loops.iter().map(labs::loops::Case::listed).collect();
+        return show::print(&(suite::listing(&benchmarks) + &loops));
     }
-    let tools = args.suite.programs.find(&tools::NEEDED)?;
-    labs::labs(
-        &tools,
-        &chosen,
-        &args.kernel,
-        args.quick,
-        args.suite.seed,
-        args.suite.json.as_deref(),
-    )
+    let asked = labs::Asked {
+        benchmarks: &benchmarks,
+        loops: &loops,
+        kernel: &args.kernel,
+        quick: args.quick,
+        seed: suite.seed,
+    };
+    labs::labs(&suite.programs.find(&tools::NEEDED)?, &asked, suite.json.as_deref())
 }
 
 #[cfg(test)]

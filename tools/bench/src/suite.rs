@@ -401,11 +401,13 @@ pub(crate) fn is_asked(name: &str, only: &[String]) -> bool {
 }
 
 /// Those whose name contains one of `only`, with these arms and this number of runs where some are given.
+/// `others` are benchmarks that have no arms of this kind.
 ///
 /// # Errors
-/// Where nothing is left.
+/// Where nothing is left, of the others either.
 pub(crate) fn chosen(
     all: Vec<Benchmark>,
+    others: &[&str],
     (only, arms): (&[String], &[String]),
     runs: Option<u32>,
 ) -> anyhow::Result<Vec<Benchmark>> {
@@ -414,15 +416,14 @@ pub(crate) fn chosen(
         let known: Vec<&str> = known.into_iter().collect();
         anyhow::bail!("--arm {arm}: no such arm; there are {}", known.join(", "));
     }
-    let names: Vec<String> = all.iter().map(|b| b.name.clone()).collect();
+    let names = all.iter().map(|b| b.name.as_str()).chain(others.iter().copied());
+    let names = names.collect::<Vec<_>>().join(", ");
     let mut chosen: Vec<Benchmark> = all.into_iter().filter(|b| is_asked(&b.name, only)).collect();
-    if chosen.is_empty() && !is_asked(COST, only) {
-        anyhow::bail!(
-            "--only {}: no benchmark has that in its name; there are {}",
-            only.join(", "),
-            names.join(", ")
-        );
-    }
+    anyhow::ensure!(
+        !chosen.is_empty() || others.iter().any(|name| is_asked(name, only)),
+        "--only {}: no benchmark has that in its name; there are {names}",
+        only.join(", ")
+    );
     for b in &mut chosen {
         let is_asked = |way: &Way| arms.iter().any(|arm| arm == way.name());
         b.ways.retain(|way| arms.is_empty() || *way == Way::Alone || is_asked(way));
@@ -432,15 +433,14 @@ pub(crate) fn chosen(
 }
 
 /// The names of all benchmarks, each with what it is.
-pub(crate) fn listing(benchmarks: &[Benchmark], more: Option<(&str, &str)>) -> String {
-    let mut text = String::new();
-    for b in benchmarks {
-        text.push_str(&format!("{:<32} {}, {} runs of each\n", b.name, b.what(), b.runs));
-    }
-    if let Some((name, what)) = more {
-        text.push_str(&format!("{name:<32} {what}\n"));
-    }
-    text
+pub(crate) fn listing(benchmarks: &[Benchmark]) -> String {
+    let line = |b: &Benchmark| listed(&b.name, &format!("{}, {} runs of each", b.what(), b.runs));
+    benchmarks.iter().map(line).collect()
+}
+
+/// A line of it.
+pub(crate) fn listed(name: &str, what: &str) -> String {
+    format!("{name:<32} {what}\n")
 }
 
 #[cfg(test)]
@@ -486,16 +486,17 @@ mod tests {
     fn choosing() {
         let choose = |only: &str, arms: &[&str], runs| {
             let arms: Vec<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
-            chosen(host(true), (&[only.to_owned()], &arms), runs)
+            chosen(host(true), &[COST], (&[only.to_owned()], &arms), runs)
         };
         let some = choose("one-phase", &[], Some(9)).unwrap();
         assert!(some.len() == 2 && some.iter().all(|b| b.runs == 9 && b.ways == ALL));
         let two = choose("one-phase", &["kernel", "evenly"], None).unwrap();
         assert!(two.iter().all(|b| b.ways == [Way::Alone, Way::Kernel, DEFAULT]));
         let e = choose("nonsense", &[], None).unwrap_err().to_string();
-        assert!(e.contains("one-phase-3-on-2"), "{e}");
+        assert!(e.contains("one-phase-3-on-2") && e.ends_with(", cost"), "{e}");
         let e = choose("one-phase", &["nobody"], None).unwrap_err().to_string();
         assert!(e.contains("juggle"), "{e}");
         assert!(choose("cost", &[], None).unwrap().is_empty());
+        assert!(chosen(host(true), &[], (&["cost".to_owned()], &[]), None).is_err());
     }
 }

@@ -119,6 +119,11 @@ fn demo_and_benchmarks_find_what_was_built_elsewhere() {
         room.read("called").trim(),
         format!("lab --workloads {target}/workloads-static --runs 3")
     );
+    // Programs with loops are linked with the library that was built.
+    let made = room.read("made");
+    let last = made.lines().last().unwrap();
+    assert!(last.contains(" STATIC=1 "), "{last}");
+    assert!(last.ends_with(&format!(" loops LIBRARY={target}/release")), "{last}");
 }
 
 /// What is looked for is what is used: no emulator and no MPI for a demo.

@@ -20,6 +20,10 @@ const PREFIX: &str = "evenly-lab-";
 const SHORTEST_QUOTA_US: f64 = 1000.0;
 /// The kernel takes no longer period.
 const LONGEST_PERIOD_US: f64 = 1_000_000.0;
+/// What the kernel gives a group if nobody says otherwise, in `cpu.shares` and in `cpu.weight`.
+const USUAL_WEIGHT: [u32; 2] = [1024, 100];
+/// A quota is a promise too: what else runs on the host takes what quotas leave, and so CPUs stay equal beside it.
+const TIMES_THE_USUAL: u32 = 100;
 /// As short as the shares allow: the shorter, the steadier.
 const PERIOD_US: f64 = 5000.0;
 
@@ -92,6 +96,11 @@ impl CpuCaps {
             // The process has to be inside before its threads can be spread.
             write(&self.directory.join("cgroup.procs"), &raw(pid))?;
         }
+        let (weight, usual) = match self.version {
+            Version::V1 => ("cpu.shares", USUAL_WEIGHT[0]),
+            Version::V2 => ("cpu.weight", USUAL_WEIGHT[1]),
+        };
+        write(&self.directory.join(weight), &(usual * TIMES_THE_USUAL).to_string())?;
         for (number, thread) in threads.iter().enumerate() {
             let group = self.directory.join(format!("vcpu{number}"));
             fs::create_dir(&group).map_err(|error| (group.clone(), error))?;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::cgroup::{CpuCaps, Quota};
@@ -143,6 +144,7 @@ pub struct Lab {
     cpus: u32,
     share: Option<f64>,
     boot_time: Duration,
+    threads: Vec<Pid>,
     // In this order: the groups can go only once QEMU has ended.
     qemu: Qemu,
     caps: Option<CpuCaps>,
@@ -231,6 +233,7 @@ impl Lab {
             cpus: options.cpus,
             share,
             boot_time: start.elapsed(),
+            threads,
             qemu,
             caps,
             _turns: turns,
@@ -347,6 +350,22 @@ impl Lab {
         self.share
     }
 
+    /// CPU time of the host that each virtual CPU has had so far. One that was busy all the time between two
+    /// calls has had its share of that time, or the host was too busy with something else.
+    ///
+    /// # Errors
+    /// When QEMU has ended, or the host's kernel does not count.
+    pub fn cpu_times(&self) -> Result<Vec<Duration>> {
+        let process = self.qemu.pid.as_raw_nonzero();
+        let of = |thread: &Pid| {
+            let thread = thread.as_raw_nonzero();
+            let path = PathBuf::from(format!("/proc/{process}/task/{thread}/schedstat"));
+            let text = fs::read_to_string(&path).map_err(LabError::file(&path))?;
+            cpu_time(&text).ok_or(LabError::Protocol { from: "the host's kernel", answer: text })
+        };
+        self.threads.iter().map(of).collect()
+    }
+
     /// Time from the start to the guest's first word, without the download of a
     /// kernel.
     pub fn boot_time(&self) -> Duration {
@@ -403,6 +422,11 @@ fn explain(broken: Broken, when: &'static str, messages: &Tail) -> LabError {
         Broken::Silent(waited) => LabError::NoAnswer { when, waited, console: messages.text() },
         Broken::Other(error) => error,
     }
+}
+
+/// What the kernel has counted of a thread (`schedstat`): time on a CPU first, in nanoseconds.
+fn cpu_time(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// The host CPUs that this process may use.
@@ -639,6 +663,14 @@ mod tests {
         assert!(check(&LabOptions { memory_mb: 200, ..LabOptions::default() }, 2).is_err());
         let file = GuestFile { guest: "x".into(), content: vec![], mode: 0o644 };
         assert!(check(&LabOptions { files: vec![file], ..LabOptions::default() }, 2).is_err());
+    }
+
+    #[test]
+    fn time_on_a_cpu_comes_first() {
+        let own = fs::read_to_string("/proc/self/schedstat").unwrap();
+        assert!(cpu_time(&own).is_some(), "{own}");
+        assert_eq!(cpu_time("1500000000 27 3\n"), Some(Duration::from_millis(1500)));
+        assert_eq!((cpu_time(""), cpu_time("-1 2 3")), (None, None));
     }
 
     #[test]

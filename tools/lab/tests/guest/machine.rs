@@ -152,6 +152,14 @@ pub(crate) fn caps_hold_a_busy_thread() -> Outcome {
     guests::end()?;
     let Some((child, caps)) = busy_child() else { return Ok(Completion::ignored()) };
     caps.set(Some(Quota::of_share(0.1))).unwrap();
+    // Beside whatever else runs here it has its share: by the groups' weight, a hundred times the usual one.
+    let read =
+        |file| own_groups().iter().find_map(|group| fs::read_to_string(group.join(file)).ok());
+    let weights = [read("cpu.shares"), read("cpu.weight")];
+    assert!(
+        weights.contains(&Some("102400\n".into())) || weights.contains(&Some("10000\n".into())),
+        "{weights:?}"
+    );
     let (start, before) = (Instant::now(), cpu_ticks(child.0.id()));
     // At 100 ticks a second, what is its due in two; it gets that later where other programs run, and never sooner.
     let ticks = || cpu_ticks(child.0.id());
