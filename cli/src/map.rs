@@ -13,7 +13,7 @@ use evenly_map::{
     with_speeds,
 };
 use evenly_model::Nanos;
-use evenly_nuco::map::{Alpha, Options};
+use evenly_nuco::map::{Alpha, CommCost, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -24,6 +24,8 @@ const LONG_S: f64 = 5.0;
 const LONG_READING_S: f64 = 1.0;
 /// For so many tasks, or pairs that communicate, it always is.
 const MANY: usize = 100_000;
+/// The exit status where a mapping was made that does not keep the bounds that were asked for.
+const UNREACHED: u8 = 1;
 
 pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     // Not left to the parser, which names the first option of several.
@@ -49,8 +51,13 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     if !args.profile {
         let files = files(args);
         say_how_long_to_read(&files, args.quiet);
-        let input = files.read()?;
-        return place(args, described, input, options, &outputs).map(|()| End::Status(0));
+        let mut input = files.read()?;
+        if let Some(received_in_loads) = args.received_in_loads {
+            input.nature.received_in_loads = received_in_loads;
+            input.nature.loads_are_said = true;
+        }
+        let bounds = place(args, described, input, options, &outputs)?;
+        return Ok(End::Status(bounds.status()));
     }
     let profiled = match profile::take(args, outputs.counted.as_deref())? {
         Taken::Ran(profiled) => profiled,
@@ -69,7 +76,28 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
             tell(&format!("evenly: nothing was mapped: {}", said(&e)));
             Ok(End::Like(profiled.outcome))
         }
-        Ok(()) => Ok(End::Like(profiled.outcome)),
+        Ok(bounds) if profiled.outcome == Outcome::Exited(0) => Ok(End::Status(bounds.status())),
+        Ok(_) => Ok(End::Like(profiled.outcome)),
+    }
+}
+
+/// Whether bounds on a mapping were kept, as far as there were any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    Kept,
+    Unreached,
+}
+
+impl Bounds {
+    fn of(mapped: &[Mapped]) -> Self {
+        if mapped.iter().any(|m| m.unreached.is_some()) { Self::Unreached } else { Self::Kept }
+    }
+
+    fn status(self) -> u8 {
+        match self {
+            Self::Kept => 0,
+            Self::Unreached => UNREACHED,
+        }
     }
 }
 
@@ -98,7 +126,7 @@ fn place(
     input: Input,
     options: Options,
     outputs: &Outputs,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Bounds> {
     let options = &of_nature(options, input.nature);
     let hosts = match &args.hosts[..] {
         [] if described.hosts.is_empty() && args.topology == evenly_map::THIS => {
@@ -136,7 +164,9 @@ fn place(
         mapped.push(judged(&case, path)?);
     }
     if let Some(prefix) = &outputs.front {
-        return draw_front(args, &case, options, mapped, prefix, outputs.json.as_deref());
+        draw_front(args, &case, options, mapped, prefix, outputs.json.as_deref())?;
+        // Its bounds are what it tries.
+        return Ok(Bounds::Kept);
     }
     if let (Some(path), [m]) = (&outputs.out, &mapped[..]) {
         write(args, &case, m, &hosts, path)?;
@@ -166,8 +196,15 @@ fn place(
                 tell(&format!("evenly: note: left out: {}, as {}", p.name, p.missing()));
             }
         }
+    } else {
+        // What was asked for and is not there is said in any case.
+        for m in &mapped {
+            if let Some(unreached) = m.unreached {
+                tell(&format!("evenly: note: {}: {unreached}", m.name));
+            }
+        }
     }
-    Ok(())
+    Ok(Bounds::of(&mapped))
 }
 
 /// For where nothing says where tasks are: a list of moves would move them from where they are not.
@@ -232,7 +269,18 @@ fn case(args: &MapArgs, described: Described, mut input: Input) -> anyhow::Resul
     }
     let (present, from) = present(&input, &cluster, args.current.as_ref())?;
     let topology = args.topology.clone();
-    Ok(Case { input, cluster, topology, factors_from, caches_from, present, from, background })
+    let by_work = args.effort.is_some();
+    Ok(Case {
+        input,
+        cluster,
+        topology,
+        factors_from,
+        caches_from,
+        present,
+        from,
+        background,
+        by_work,
+    })
 }
 
 /// How much more than it takes a message between hosts may count before that is said.
@@ -263,23 +311,27 @@ const TURN: f64 = 2.0;
 fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
     let usual = Options::default();
     let alpha = match args.alpha {
-        None => usual.alpha,
-        Some(AlphaArg::Is(alpha)) => alpha,
-        Some(AlphaArg::Latency) => Alpha::Fixed(memory_s.with_context(|| {
+        None => None,
+        Some(AlphaArg::Is(alpha)) => Some(alpha),
+        Some(AlphaArg::Latency) => Some(Alpha::Fixed(memory_s.with_context(|| {
             format!(
                 "--alpha latency: the latency of local memory is not known for {}; it is for this \
                  machine after `evenly topology --measure`, and for hosts in what --network exports",
                 args.topology
             )
-        })?),
+        })?)),
     };
     check_bounds(args)?;
     // All of them, so that one that is new cannot be forgotten here.
     Ok(Options {
-        alpha,
+        alpha: alpha.unwrap_or(usual.alpha),
         beta: args.beta.or(usual.beta),
+        greedy_comm: CommCost {
+            message: alpha.unwrap_or(usual.greedy_comm.message),
+            byte_s: args.beta.unwrap_or(usual.greedy_comm.byte_s),
+        },
         seed: args.seed,
-        time_limit: args.time_limit,
+        time_limit: args.effort.map_or(args.time_limit, Nanos::from_secs_f64),
         migration_worth_s: args.migration_worth.or(usual.migration_worth_s),
         windows: args.windows.unwrap_or(usual.windows),
         // Not an option here: objects of a runtime are copied.
@@ -296,7 +348,7 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
 
 /// The options for such tasks, whether they were just profiled or are read from a file that was kept.
 fn of_nature(options: Options, nature: Nature) -> Options {
-    let Nature { received_in_loads, processes, mpi: _ } = nature;
+    let Nature { received_in_loads, loads_are_said: _, processes, mpi: _ } = nature;
     let options = Options { received_in_loads, ..options };
     if !processes {
         return options;
@@ -317,9 +369,10 @@ fn check_bounds(args: &MapArgs) -> anyhow::Result<()> {
     }
     let name = args.algorithm.name();
     let given = [
-        ("--beta", args.beta.is_some(), &["nuco+"][..]),
+        ("--beta", args.beta.is_some(), &["nuco+", "greedy-comm"][..]),
         ("--migration-worth", args.migration_worth.is_some(), &["nuco+"]),
         ("--windows", args.windows.is_some(), &["nuco+"]),
+        ("--effort", args.effort.is_some(), &["nuco+"]),
         ("--max-migrations", args.max_migrations.is_some(), &["nuco+"]),
         ("--max-imbalance", args.max_imbalance.is_some(), &["nuco+"]),
         ("--tolerance", args.tolerance.is_some(), &["refine", "scotch", "metis", "kahip"]),
@@ -365,7 +418,8 @@ fn say_how_long(case: &Case, algorithms: &[Algorithm], options: &Options, quiet:
     let seconds = deciding_s + judging_s(algorithms.len(), n, pairs);
     if !quiet && (seconds > LONG_S || n.max(pairs) >= MANY) {
         let search = if search_s > 0.0 {
-            format!(", {} of it search (--time-limit)", Nanos::from_secs_f64(search_s))
+            let limit = if case.by_work { "--effort" } else { "--time-limit" };
+            format!(", {} of it search ({limit})", Nanos::from_secs_f64(search_s))
         } else {
             String::new()
         };
@@ -422,7 +476,7 @@ fn draw_front(
     if let Some(path) = json {
         let named = |p: &Point| Mapped { name: format!("nuco+, {}", p.how), ..p.mapped.clone() };
         let all: Vec<Mapped> =
-            front.points().map(named).chain(front.judged.iter().cloned()).collect();
+            front.points.iter().map(named).chain(front.judged.iter().cloned()).collect();
         output::write_json(path, &case.comparison_json(&all, options))?;
     }
     if !args.quiet {

@@ -102,6 +102,12 @@ pub(crate) struct MapArgs {
     /// stays on its core) and speed, as in dumps of Charm++
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub(crate) procs: Option<PathBuf>,
+    /// nuco+: what the loads are: computing alone, or with-receiving, as where a runtime measured how long
+    /// tasks took with the messages that they received [default: what the file says; where it says nothing,
+    /// computing for CSV and with-receiving for --tasks]
+    #[arg(long = "loads", value_name = "WHAT", conflicts_with = "profile",
+        value_parser = PossibleValuesParser::new(LOADS).map(|what| what == LOADS[1]))]
+    pub(crate) received_in_loads: Option<bool>,
     /// Where tasks are now: round-robin, compact, or a mapping (CSV with columns id and pe) [default:
     /// what the tasks say; compact where they say nothing]
     #[arg(long, value_name = "WHERE", value_parser = current)]
@@ -111,11 +117,13 @@ pub(crate) struct MapArgs {
         conflicts_with_all = ["compare", "judge"], long_help = mapper_help())]
     pub(crate) algorithm: Algorithm,
     /// What a message counts for beside load, in seconds: a number; auto; or latency, what local memory
-    /// was measured to take, so that a message between hosts counts as long as it takes [default: 1e-5]
+    /// was measured to take, so that a message between hosts counts as long as it takes [default: 1e-5,
+    /// greedy-comm 3.5e-5 as Charm++]
     #[arg(long, value_parser = alpha, value_name = "SECONDS|auto|latency")]
     pub(crate) alpha: Option<AlphaArg>,
-    /// nuco+: what a byte counts for beside load, in seconds; 0: messages alone count, as in NucoLB
-    /// [default: what the machine's memory takes, 5e-10 where that is not known]
+    /// nuco+, greedy-comm: what a byte counts for beside load, in seconds; 0: messages alone count, as in
+    /// NucoLB [default: what the machine's memory takes, 5e-10 where that is not known; greedy-comm 8.5e-9 as
+    /// Charm++]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
     pub(crate) beta: Option<f64>,
     /// Seed of the random numbers
@@ -125,6 +133,10 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "DURATION", default_value = "1s",
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) time_limit: Nanos,
+    /// nuco+: limit its work instead of its time, so that the same input gives the same mapping on every
+    /// machine, however busy it is; 1 is the work that one second of --time-limit stands for at most
+    #[arg(long, value_name = "N", value_parser = above_0, conflicts_with = "time_limit")]
+    pub(crate) effort: Option<f64>,
     /// How long scotch, metis or kahip may take before they are ended
     #[arg(long, value_name = "DURATION", default_value = "10min",
         allow_hyphen_values = true, value_parser = parse_duration)]
@@ -137,10 +149,11 @@ pub(crate) struct MapArgs {
     /// [default: 1]
     #[arg(long, value_name = "N", value_parser = above_0)]
     pub(crate) windows: Option<f64>,
-    /// nuco+: no more migrations than that
+    /// nuco+: no more migrations than that, whatever else is asked for
     #[arg(long, value_name = "N")]
     pub(crate) max_migrations: Option<usize>,
-    /// nuco+: no more imbalance than that, in percent: 5 is a makespan of 1.05 times the mean load
+    /// nuco+: no more imbalance than that, in percent: 5 is a makespan of 1.05 times the mean load; where
+    /// that is not reached the nearest mapping is written, a note says so and the exit status is 1
     #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
     pub(crate) max_imbalance: Option<f64>,
     /// refine, scotch, metis, kahip: how far above the mean a core may be loaded, in percent [default: 5]
@@ -153,8 +166,9 @@ pub(crate) struct MapArgs {
     /// than once, and with --compare
     #[arg(long, value_name = "FILE")]
     pub(crate) judge: Vec<PathBuf>,
-    /// Draw what nuco+ gets for how many migrations, with the mappings of --judge beside it, to
-    /// NAME-imbalance.svg, NAME-messages.svg and NAME.csv; each of some 20 runs takes --time-limit
+    /// Draw what nuco+ gets for how many migrations and how much imbalance, with the mappings of --judge
+    /// beside it, to NAME-imbalance.svg, NAME-messages.svg and NAME.csv; each of some 40 runs takes
+    /// --time-limit
     #[arg(long, value_name = "NAME", conflicts_with_all = ["compare", "out", "algorithm",
         "migration_worth", "max_migrations", "max_imbalance"])]
     pub(crate) front: Option<PathBuf>,
@@ -219,6 +233,9 @@ fn current(text: &str) -> Result<evenly_map::Current, String> {
         _ => return Err(String::from("No such file; round-robin, compact or a mapping is needed")),
     })
 }
+
+/// What loads of tasks are, the second with what they received.
+const LOADS: [&str; 2] = ["computing", "with-receiving"];
 
 /// What `--alpha` asks for: a number, or a way to find one.
 #[derive(Debug, Clone, Copy)]

@@ -213,7 +213,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 66] = [
+    let cases: [(&[&str], &str); 68] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -245,6 +245,14 @@ fn recordings_and_the_rest() {
         (&simulate("--barrier wait"), "--barrier|block"),
         (&simulate("--json /no/such/x"), "--json|/no/such/x"),
         (&["simulate", "--scenario", &scenario("nope")], "scenario|policy 'nope'|ideal, hybrid"),
+        (
+            &["simulate", "--scenario", &scenario("nope"), "--policy", "juggle"],
+            "scenario|balancing.policy|policy 'nope'|ideal, hybrid",
+        ),
+        (
+            &["simulate", "--threads", "2000", "--cpus", "1000000", "--phase", "1s"],
+            "2000 threads on 1000000 CPUs|at most 1638 threads|--policy ideal",
+        ),
         (&["simulate", "--scenario", &scenario("ideal")], "scenario|policy ideal|try juggle"),
         (&["simulate", "--sweep", "--out", "/no/such/x"], "--out|/no/such/x"),
         (&["simulate", "--replay", &missing], "missing|No such file"),
@@ -346,7 +354,7 @@ fn what_cannot_be_mapped() {
     let big = file("big.csv", "id,load_s,size_bytes\n0,1,1e19\n1,1,0\n");
     let dense = file("dense.mtx", &format!("{head}2 2 1\n1 2 1e200\n"));
     let told = file("told.prof", "E\t0\t1\t1e300 bytes\t1 msgs sent\n");
-    let cases: [(&[&str], &str); 60] = [
+    let cases: [(&[&str], &str); 65] = [
         // Each a number, and no more where they are added up and multiplied.
         (&["--objects", &good, "--factors", &far], "far.csv, line 1|'1e308'|from 1e-9 to 1e9"),
         (&["--objects", &good, "--edges", &many_messages], "messages.csv, line 2|at most 1e18"),
@@ -423,6 +431,11 @@ fn what_cannot_be_mapped() {
             &["--profile", "--out", &out, "--format", "migrations", "--", "true"],
             "migrations|where the tasks are now|--current",
         ),
+        (&["--objects", &good, "--loads", "all"], "--loads|all|computing|with-receiving"),
+        (&["--profile", "--loads", "computing", "--", "true"], "--loads|--profile"),
+        (&["--objects", &good, "--effort", "0"], "--effort|above 0"),
+        (&["--objects", &good, "--effort", "1", "--time-limit", "1s"], "--effort|--time-limit"),
+        (&["--objects", &good, "--effort", "1", "--algorithm", "nuco"], "--effort|nuco+"),
         (&[], "--objects|--edges|--tasks|--matrix|--monitoring|--profile|evenly map --help"),
         (&["--compare"], "--objects|--tasks|--matrix|--monitoring|--profile"),
         (&["--edges", &good], "--objects"),

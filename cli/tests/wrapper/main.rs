@@ -16,6 +16,7 @@ mod json;
 mod limits;
 mod loops;
 mod map;
+mod map_bounds;
 mod messages;
 #[path = "../common/mpi.rs"]
 mod mpi;

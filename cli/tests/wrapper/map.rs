@@ -4,7 +4,7 @@
 use crate::schema::valid;
 use crate::support::{Tool, json, stderr, text};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -96,7 +96,7 @@ fn same(said: &Value, computed: [f64; 6], what: &str) {
 }
 
 /// `evenly map` on a dump, with more options; its JSON.
-fn mapped(tool: &Tool, program: &str, options: &[&str]) -> (Output, Value) {
+pub(crate) fn mapped(tool: &Tool, program: &str, options: &[&str]) -> (Output, Value) {
     let file =
         |kind: &str| dumps().join(format!("{program}.{kind}.csv")).to_str().unwrap().to_owned();
     let (objects, edges, factors) = (file("objects"), file("edges"), factors(tool));
@@ -528,12 +528,11 @@ fn a_front_is_drawn_beside_the_mappings_of_others() {
     let tool = Tool::new();
     let name = tool.path("front");
     let judged = dumps().join("lb_test_p32.map.GreedyLB.csv");
-    let options = ["--front", name.to_str().unwrap(), "--time-limit", "100ms", "--alpha", "auto"];
+    let options = ["--front", name.to_str().unwrap(), "--effort", "0.02", "--alpha", "auto"];
     let judge = ["--judge", judged.to_str().unwrap()];
     let (output, value) = mapped(&tool, "lb_test_p32", &[&options[..], &judge].concat());
-    assert!(stderr(&output).starts_with("nuco+: 18 runs with "), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("nuco+: 4"), "some 40 runs: {}", stderr(&output));
     let results = value["results"].as_array().unwrap();
-    assert_eq!(results.len(), 19, "17 prices, a run within bounds, and what was read");
 
     let data = fs::read_to_string(tool.path("front.csv")).unwrap();
     let rows: Vec<Vec<&str>> = data.lines().skip(1).map(|l| l.split(',').collect()).collect();
@@ -543,8 +542,21 @@ fn a_front_is_drawn_beside_the_mappings_of_others() {
         assert_eq!(row[2], o["migrations"].to_string());
         assert_eq!(row[3], format!("{:.4}", 100.0 * o["imbalance"].as_f64().unwrap()));
     }
-    // Where a migration must save all of the makespan none is worth it, whatever was found.
-    assert_eq!(rows[16][2], "0", "{data}");
+    let (_, ours) = results.split_last().unwrap();
+    let three = |r: &Value| {
+        ["migrations", "imbalance", "nuco_messages"].map(|name| r["objectives"][name].to_string())
+    };
+    let different: HashSet<[String; 3]> = ours.iter().map(three).collect();
+    assert_eq!(different.len(), ours.len(), "each result once: {data}");
+    // Where a migration must save all of the makespan none is worth it, and where imbalance is all that counts
+    // there is hardly any; between the two there is something for any number of migrations.
+    let imbalance = ours.iter().map(|r| r["objectives"]["imbalance"].as_f64().unwrap());
+    assert!(imbalance.fold(f64::INFINITY, f64::min) < 0.02, "{data}");
+    let mut moves: Vec<u64> = ours.iter().map(|r| r["migrations"].as_u64().unwrap()).collect();
+    moves.sort_unstable();
+    assert_eq!(moves[0], 0, "{data}");
+    let widest = moves.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+    assert!(widest <= 40, "{widest} of 200 tasks: {data}");
     for picture in ["front-imbalance.svg", "front-messages.svg"] {
         let svg = fs::read_to_string(tool.path(picture)).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("GreedyLB"), "{picture}");

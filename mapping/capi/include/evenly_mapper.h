@@ -79,9 +79,11 @@ struct evenly_map_options {
     double time_limit_s;         /* how long those may search that search */
     double migration_worth_s;    /* nuco+: makespan that a migration must save; below 0: a millisecond over
                                     the number of cores that tasks are on at present */
-    int64_t max_migrations;      /* nuco+: no more migrations than that; below 0: no bound */
+    int64_t max_migrations;      /* nuco+: no more migrations than that, whatever else is asked for; below 0:
+                                    no bound */
     double max_imbalance;        /* nuco+: no more imbalance than that (0.05: a makespan of 1.05
-                                    times the mean load); below 0: no bound */
+                                    times the mean load); below 0: no bound. Where it is not reached the
+                                    imbalance of `after` is more */
     double tolerance;            /* refine: how far above the mean a core may be loaded, a share */
     double beta;                 /* nuco+: what a byte counts for, in seconds; 0: messages alone count;
                                     below 0: what a core reads its node's memory at while all others

@@ -125,7 +125,14 @@ pub(crate) fn solve(
         clock: &clock,
         stop: &no_stop,
     };
-    let mapping = (mapper.map)(&request);
+    let mut mapping = (mapper.map)(&request);
+    // Migrations are the hard bound: it can be kept, as nothing has to move, and an imbalance that it does not
+    // allow is not worth more of them.
+    let moved = mapping.iter().zip(&present).filter(|(to, from)| to != from).count();
+    if mapper.effort.searches() && options.max_migrations.is_some_and(|most| moved > most) {
+        let options = &Options { max_imbalance: None, ..options.clone() };
+        mapping = (mapper.map)(&Request { options, ..request });
+    }
     Ok(Solved {
         before: objectives(&graph, &cluster, &present, &present),
         after: objectives(&graph, &cluster, &present, &mapping),
@@ -215,6 +222,19 @@ mod tests {
         let fixed = Problem { movable: Some(&[0, 0]), ..two() };
         let solved = solve(&fixed, mapper("nuco").unwrap(), &Options::default()).unwrap();
         assert_eq!(solved.assignment, [0, 0]);
+    }
+
+    #[test]
+    fn no_imbalance_is_worth_a_migration_too_many() {
+        for (max_migrations, assignments) in [(0, [[0, 0], [0, 0]]), (1, [[1, 0], [0, 1]])] {
+            let options = Options {
+                max_migrations: Some(max_migrations),
+                max_imbalance: Some(0.0),
+                ..Options::default()
+            };
+            let solved = solve(&two(), mapper("nuco+").unwrap(), &options).unwrap();
+            assert!(assignments.contains(&[solved.assignment[0], solved.assignment[1]]));
+        }
     }
 
     #[test]

@@ -221,6 +221,7 @@ fn the_answers_are_those_of_evenly_map() {
             present: now,
             from,
             background,
+            by_work: false,
         };
         for mapper in MAPPERS {
             let mapped = case.map(mapper, &options);

@@ -3,6 +3,7 @@
 //! Invariant: what is written here as JSON is what `docs/schemas/evenly.map-1.json` and
 //! `evenly.map-comparison-1.json` describe; a field is never renamed or re-used.
 
+use crate::bounds::{Found, Maker, Unreached, within};
 use crate::input::Input;
 use crate::machine::ASSUMED;
 use crate::present::PresentFrom;
@@ -11,7 +12,7 @@ use crate::programs::{Job, PROGRAMS, Program, ProgramError};
 use evenly_cluster::{Cluster, CoreIndex};
 use evenly_model::{CacheLevel, CpuId, CpuSet, Nanos, TaskGraph, counted, printable};
 use evenly_nuco::map::{
-    Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, no_stop, objectives, plus,
+    Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, mapper, no_stop, objectives, plus,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -43,6 +44,9 @@ pub struct Case {
     pub from: PresentFrom,
     /// Background load of the cores, where they have any.
     pub background: Option<Background>,
+    /// Whether searches end by the work that their time limit stands for alone, and not by the clock, so that
+    /// they find the same however fast the machine is and whatever else it does.
+    pub by_work: bool,
 }
 
 /// A mapping, and what it is worth.
@@ -56,6 +60,8 @@ pub struct Mapped {
     pub objectives: Objectives,
     /// How long the algorithm took; None where none was called.
     pub seconds: Option<f64>,
+    /// What of the bounds that it was searched for within it does not keep.
+    pub unreached: Option<Unreached>,
 }
 
 /// What decides: a mapper of evenly, or a program of others.
@@ -135,16 +141,25 @@ impl Case {
         Request { graph, cluster, present, options, clock, stop: &no_stop }
     }
 
-    /// Calls a mapper, and gives the core of each task.
+    /// Calls a mapper, and gives the core of each task. One that searches does so within the bounds of the
+    /// options, as far as they can be kept ([`Mapped::unreached`]).
     #[must_use]
     pub fn map(&self, mapper: &MapperInfo, options: &Options) -> Mapped {
         let began = Instant::now();
-        let clock = || Nanos::from(began.elapsed());
+        let clock = || if self.by_work { Nanos::ZERO } else { Nanos::from(began.elapsed()) };
         let present = self.with_background(&self.present);
-        let mapping = (mapper.map)(&self.request(&present, options, &clock));
+        let calls = Calls { case: self, mapper, present: &present, options, clock: &clock };
+        let searches = mapper.effort.searches();
+        // With other bounds a mapper has what it needs, and its mapping need not be judged twice.
+        let mapping = match options.max_migrations {
+            Some(_) if searches => within(&calls, options),
+            _ => calls.call(mapper, options),
+        };
         let seconds = Some(began.elapsed().as_secs_f64());
         let mapping = self.without_background(mapping);
-        Mapped { seconds, ..self.judge(mapper.name.to_owned(), mapping) }
+        let mapped = self.judge(mapper.name.to_owned(), mapping);
+        let unreached = Unreached::of(&mapped.objectives, options).filter(|_| searches);
+        Mapped { seconds, unreached, ..mapped }
     }
 
     /// Calls whatever decides; programs are looked for in the directories of PATH.
@@ -171,7 +186,7 @@ impl Case {
     pub fn judge(&self, name: String, mapping: Vec<CoreIndex>) -> Mapped {
         let [present, after] = [&self.present, &mapping].map(|m| self.with_background(m));
         let objectives = objectives(self.graph(), &self.cluster, &present, &after);
-        Mapped { name, mapping, objectives, seconds: None }
+        Mapped { name, mapping, objectives, seconds: None, unreached: None }
     }
 
     /// What `nuco+` makes small, J, in seconds, of a mapping with these options, and what it is not
@@ -217,7 +232,19 @@ impl Case {
                 levels.join(", ")
             ));
         }
+        let nature = self.input.nature;
+        if !nature.loads_are_said && self.input.graph.pairs() > 0 {
+            let (assumed, other) = if nature.received_in_loads {
+                ("to include what tasks received", "computing")
+            } else {
+                ("to be computing alone, without what tasks received", "with-receiving")
+            };
+            notes.push(format!(
+                "loads are assumed {assumed}; --loads says what they are (otherwise {other})"
+            ));
+        }
         for m in mapped {
+            notes.extend(m.unreached.map(|unreached| format!("{}: {unreached}", m.name)));
             let tasks = self.input.graph.tasks().iter().zip(&self.present).zip(&m.mapping);
             let moved = tasks.filter(|((t, now), then)| !t.movable && now != then).count();
             if moved > 0 {
@@ -284,6 +311,7 @@ impl Case {
         let (after, _) = self.objective_s(&mapped.mapping, options);
         value["objective_s"] = json!({ "before": before, "after": after, "lower_bound": bound });
         value["migrations"] = mapped.objectives.migrations.into();
+        value["bounds_kept"] = json!(keeps(mapped, options));
         value["seconds"] = mapped.seconds.into();
         value["assignment"] = json!(self.assignment(&mapped.mapping));
         value
@@ -304,6 +332,7 @@ impl Case {
                 "objectives": m.objectives,
                 "objective_s": self.objective_s(&m.mapping, options).0,
                 "migrations": m.objectives.migrations,
+                "bounds_kept": keeps(m, options),
                 "seconds": m.seconds,
             })
         };
@@ -344,12 +373,14 @@ impl Case {
                 "beta": options.byte_s(cluster),
                 "seed": options.seed,
                 "time_limit_s": options.time_limit.as_secs_f64(),
+                "effort": self.by_work.then(|| options.time_limit.as_secs_f64()),
                 "migration_worth_s": options.worth_s(&self.present),
                 "windows": options.windows,
                 "max_migrations": options.max_migrations,
                 "max_imbalance": options.max_imbalance,
                 "tolerance": options.tolerance,
                 "received_in_loads": options.received_in_loads,
+                "received_in_loads_assumed": !input.nature.loads_are_said,
                 "same_core": options.same_core,
             },
             "notes": notes,
@@ -363,6 +394,61 @@ impl Case {
             core: self.cluster.cores()[*core].id,
         };
         tasks.tasks().iter().zip(mapping).map(of).collect()
+    }
+}
+
+/// Calls of mappers for one case, on the tasks with the background load of the cores.
+struct Calls<'a> {
+    case: &'a Case,
+    /// The one that searches.
+    mapper: &'a MapperInfo,
+    present: &'a [CoreIndex],
+    options: &'a Options,
+    /// Since the first call.
+    clock: &'a dyn Fn() -> Nanos,
+}
+
+impl Calls<'_> {
+    /// The part of the time limit after which nothing is refined any more.
+    const REFINING: f64 = 0.25;
+
+    fn call(&self, mapper: &MapperInfo, options: &Options) -> Vec<CoreIndex> {
+        (mapper.map)(&self.case.request(self.present, options, self.clock))
+    }
+
+    fn found(&self, mapping: Vec<CoreIndex>) -> Found {
+        let worth = objectives(self.case.graph(), &self.case.cluster, self.present, &mapping);
+        let Objectives { imbalance, migrations, .. } = worth;
+        Found { mapping, imbalance, migrations }
+    }
+}
+
+impl Maker for Calls<'_> {
+    fn present(&self) -> Found {
+        self.found(self.present.to_vec())
+    }
+
+    fn refined(&self, imbalance: f64) -> Option<Found> {
+        if (self.clock)() > self.options.time_limit.scale(Self::REFINING) {
+            return None;
+        }
+        let options = Options { tolerance: imbalance, ..self.options.clone() };
+        Some(self.found(self.call(mapper("refine")?, &options)))
+    }
+
+    fn searched(&self, options: &Options) -> Found {
+        self.found(self.call(self.mapper, options))
+    }
+}
+
+/// Whether a mapping keeps the bounds of the options; None where there are none.
+fn keeps(mapped: &Mapped, options: &Options) -> Option<bool> {
+    let migrations = options.max_migrations.map(|most| mapped.objectives.migrations <= most);
+    let imbalance =
+        options.max_imbalance.map(|_| Unreached::of(&mapped.objectives, options).is_none());
+    match (migrations, imbalance) {
+        (None, None) => None,
+        (migrations, imbalance) => Some(migrations.unwrap_or(true) && imbalance.unwrap_or(true)),
     }
 }
 

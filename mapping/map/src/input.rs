@@ -74,14 +74,17 @@ impl Files {
                 ids.len()
             ));
         }
+        let mut nature = Nature::default();
         if tasks.is_empty() {
+            // There is nothing in them but that.
+            nature.loads_are_said = true;
             file = self.all().next().map(name_of).unwrap_or_default();
             tasks = (0..ranks as u64).map(of_load_one).collect();
             notes.push(String::from("no loads are given: every task counts as 1 s (--objects)"));
         } else if edges.list.is_empty() {
             notes.push(String::from("no task sends anything to another"));
         }
-        finish(tasks, edges, file, notes)
+        Ok(Input { nature, ..finish(tasks, edges, file, notes)? })
     }
 
     /// Edges, and how many tasks they are between where there is no other file that says so. `ids` are

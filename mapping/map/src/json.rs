@@ -22,8 +22,8 @@ pub const SCHEMA_TASKS: &str = "evenly.tasks/1";
 #[serde(deny_unknown_fields)]
 struct TasksFile {
     schema: String,
-    #[serde(default = "yes")]
-    received_in_loads: bool,
+    #[serde(default)]
+    received_in_loads: Option<bool>,
     #[serde(default)]
     processes: bool,
     #[serde(default)]
@@ -76,23 +76,19 @@ impl fmt::Display for Mpi {
     }
 }
 
-/// What tasks are, and how their loads were taken. Default: objects of a runtime, as in files that do not
-/// say it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What tasks are, and how their loads were taken. Default: objects of a runtime, of which nothing says what
+/// is in their loads, so that these are what they compute.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Nature {
     /// Whether what a task took includes what it received, as where a runtime measures it.
     pub received_in_loads: bool,
+    /// Whether that was said, and is not assumed.
+    pub loads_are_said: bool,
     /// Whether each is a process: those on one core have to take turns there to answer each other, and
     /// one that is started elsewhere has not migrated.
     pub processes: bool,
     /// The MPI that they were ranks of, where that is known.
     pub mpi: Option<Mpi>,
-}
-
-impl Default for Nature {
-    fn default() -> Self {
-        Self { received_in_loads: true, processes: false, mpi: None }
-    }
 }
 
 /// What an object of the file has in it, for errors.
@@ -170,7 +166,10 @@ pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges, Nat
         return Err(InputError::new(file, what));
     }
     let TasksFile { received_in_loads, processes, mpi, .. } = found;
-    let nature = Nature { received_in_loads, processes, mpi };
+    let loads_are_said = received_in_loads.is_some();
+    // What the format says of files that do not have the field.
+    let received_in_loads = received_in_loads.unwrap_or(true);
+    let nature = Nature { received_in_loads, loads_are_said, processes, mpi };
     let ids: HashSet<u64> = found.tasks.iter().map(|t| t.0.id).collect();
     let mut edges = Edges::default();
     for Object(e) in found.edges {

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod assignment;
+mod bounds;
 mod case;
 mod edges;
 mod error;
@@ -28,6 +29,7 @@ mod machine;
 mod market;
 mod monitoring;
 mod objects;
+mod picture;
 mod present;
 mod procs;
 mod profile;
@@ -35,12 +37,13 @@ mod programs;
 mod table;
 
 pub use assignment::{Assignment, assignment_file, read_assignment};
+pub use bounds::Unreached;
 pub use case::{Algorithm, Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s, judging_s};
 pub use edges::{Edges, MOST_EDGES, MOST_TASKS};
 pub use error::InputError;
 pub use factors::read_factors;
 pub use format::{FORMATS, Format, FormatError, FormatInfo, format, names_differ, write};
-pub use front::{Front, Picture, Point};
+pub use front::{Front, Point};
 pub use input::{Files, Input};
 pub use json::{Mpi, Nature, SCHEMA_TASKS, read_tasks};
 pub use lines::MOST_BYTES;
@@ -48,6 +51,7 @@ pub use machine::{Described, MachineError, THIS, is_synthetic, machine};
 pub use market::{Matrix, read_matrix};
 pub use monitoring::{Monitoring, read_monitoring};
 pub use objects::{read_edges, read_mapping, read_objects};
+pub use picture::Picture;
 pub use present::{Current, PresentFrom, mapping_file, present};
 pub use procs::{Background, Proc, procs_file, read_procs, with_speeds};
 pub use profile::{JoinError, Profile, RankEnded, RankProfile, SCHEMA_PROFILE, join, read_profile};
@@ -55,3 +59,5 @@ pub use programs::{Job, PROGRAMS, Package, Program, ProgramError, read_pairs, re
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_limits;

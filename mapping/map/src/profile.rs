@@ -296,7 +296,12 @@ mod tests {
         );
         let text = joined.json(Some(Mpi::Mpich)).to_string();
         let (tasks, edges, nature) = read_tasks(text.as_bytes(), "t").unwrap();
-        let ranks = Nature { received_in_loads: false, processes: true, mpi: Some(Mpi::Mpich) };
+        let ranks = Nature {
+            received_in_loads: false,
+            loads_are_said: true,
+            processes: true,
+            mpi: Some(Mpi::Mpich),
+        };
         assert_eq!(nature, ranks);
         let unknown = joined.json(None).to_string();
         let (_, _, nature) = read_tasks(unknown.as_bytes(), "t").unwrap();

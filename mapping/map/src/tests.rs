@@ -140,7 +140,8 @@ fn tasks_as_json() {
         "tasks": [{"id": 0, "load_s": 1.5, "core": 3}, {"id": 1, "load_s": 2, "size_bytes": 10, "movable": false}],
         "edges": [{"from": 0, "to": 1, "messages": 4, "bytes": 400}, {"from": 1, "to": 1, "messages": 9}]}"#;
     let (tasks, edges, nature) = read_tasks(text.as_bytes(), "t").unwrap();
-    assert_eq!(nature, Nature::default());
+    // What the format says of files that do not say it.
+    assert_eq!(nature, Nature { received_in_loads: true, ..Nature::default() });
     let first = Task { id: 0, load_s: 1.5, size_bytes: 0.0, core: Some(3), movable: true };
     assert_eq!(
         tasks,
@@ -160,7 +161,8 @@ fn tasks_as_json() {
     );
     let (same, _, nature) = read_tasks(of_ranks.as_bytes(), "t").unwrap();
     assert_eq!(same, tasks);
-    assert!(!nature.received_in_loads && nature.processes && nature.mpi == Some(Mpi::OpenMpi));
+    assert!(!nature.received_in_loads && nature.loads_are_said);
+    assert!(nature.processes && nature.mpi == Some(Mpi::OpenMpi));
     let value = serde_json::from_str(&of_ranks).unwrap();
     assert!(validator.is_valid(&value));
 }
@@ -730,6 +732,7 @@ fn cores_that_have_other_work_and_speeds_of_their_own() {
         input,
         cluster,
         background,
+        by_work: false,
     };
     // What the slow core has to do takes it three seconds: the four tasks of a second stay where they are.
     let before = case.before();

@@ -40,8 +40,9 @@
 //! Invariants: equal arguments give equal runs; no clock is read. What cores compute and idle adds
 //! up to their number times the time of the iterations.
 //!
-//! Known gaps: no caches; no contention but that of [rate](Parameters); loads that do not drift; a
-//! barrier after every iteration, which LeanMD does not have.
+//! Known gaps: no caches; no contention but that of [rate](Parameters); loads that stay what they are from
+//! window to window, unless [`Parameters::drift`] says otherwise; a barrier after every iteration, which LeanMD
+//! does not have.
 
 use crate::map::apps::App;
 use crate::map::{Effort, MapperInfo, Options, Request, no_stop, objectives};
@@ -72,6 +73,10 @@ pub struct Parameters {
     /// How much the time that a task computes varies from one iteration to the next, either way, as
     /// a share. Default 0.02: chosen; the paper's runs are within 5 % (section V-C).
     pub jitter: f64,
+    /// How much what a task computes changes from one window to the next, either way, as a share of what it
+    /// was, each task by itself. Below 1. Default none: the paper gives no loads over time. It is what makes a
+    /// balancer move tasks in later calls, too.
+    pub drift: f64,
     /// What a call of the balancer takes for each task before it decides, in seconds: collecting what
     /// was measured. Default 45 us: 9 ms for the 200 tasks of lb_test on NUMA32 (section VI-A).
     pub gather_s: f64,
@@ -92,6 +97,7 @@ impl Default for Parameters {
             network_s: 100e-6,
             flight_s: 50e-6,
             jitter: 0.02,
+            drift: 0.0,
             gather_s: 45e-6,
             look_s: 60e-9,
             migration_s: 15e-6,
@@ -215,7 +221,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / n as f64
 }
 
-/// Runs a program; `seed` is that of the jitter.
+/// Runs a program; `seed` is that of jitter and drift.
 ///
 /// # Errors
 /// Where the parameters make loads that are none.
@@ -233,6 +239,8 @@ pub fn run(
     assert!(window > 0 && iterations > 0, "there is at least an iteration");
     assert!(start.len() == graph.len(), "a core for each task");
     let mut random = Random::new(seed);
+    // Of its own, so that a task drifts in the same way whatever is decided, and jitter stays as it is.
+    let (mut drifting, mut drifted) = (Random::new(seed ^ 0xd81f), graph.clone());
     let mut home: Vec<NodeIndex> = start.iter().map(|&c| cluster.cores()[c].node).collect();
     let mut run = Run {
         makespan_s: 0.0,
@@ -247,7 +255,8 @@ pub fn run(
     let mut mapping = start.to_vec();
     loop {
         run.mappings.push(mapping.clone());
-        let placed = Placed::new(program, cluster, parameters, &mapping, &home);
+        let program = Program { graph: &drifted, ..*program };
+        let placed = Placed::new(&program, cluster, parameters, &mapping, &home);
         let mut took = vec![0.0; graph.len()];
         for _ in 0..left.min(window) {
             let (iteration_s, busy_s) = placed.iteration(parameters, &mut random, &mut took);
@@ -255,6 +264,11 @@ pub fn run(
             run.busy_s.push(busy_s);
         }
         left -= left.min(window);
+        if parameters.drift > 0.0 {
+            let mut around = || 1.0 + parameters.drift * (2.0 * drifting.unit() - 1.0);
+            let loads: Vec<f64> = drifted.tasks().iter().map(|t| t.load_s * around()).collect();
+            drifted = drifted.with_loads(|t| loads[t])?;
+        }
         let Some(balancer) = balancer.filter(|_| left > 0) else {
             if left == 0 {
                 break;

@@ -228,6 +228,34 @@ fn nuco_plus_is_better_than_every_other_mapper() {
     assert!(not.is_empty(), "not dominated:\n{}", not.join("\n"));
 }
 
+/// With Charm++'s constants `greedy-comm` makes of the dumps what GreedyCommLB made of them: cores overloaded to keep
+/// those together that communicate on kNeighbor, and hardly anything but loads counted on lb_test.
+#[test]
+fn greedy_comm_is_near_what_greedy_comm_lb_makes() {
+    let (_, cluster) = &machines()[0];
+    for program in ["lb_test", "kneighbor"] {
+        let dump = Dump::read(program);
+        let theirs = dump.judge(cluster, &dump.made_by("GreedyCommLB"));
+        let ours = dump.judge(cluster, &dump.map("greedy-comm", cluster, &Options::default()));
+        let usual = Options::default();
+        let request = Request::timeless(&dump.graph, cluster, &dump.present, &usual);
+        let j = plus::objective_s(&request, &dump.map("greedy-comm", cluster, &usual));
+        println!("{program}: {theirs:?}\n  {ours:?}, J {j}");
+        assert!((ours.imbalance - theirs.imbalance).abs() < 1e-3, "{program}: {}", ours.imbalance);
+        // Which core is which does not matter to either, so that messages are counted between cores.
+        let between = |mapping: &[CoreIndex]| -> f64 {
+            let of = |t: usize| dump.graph.links(t).iter().map(move |l| (t, l));
+            let apart =
+                (0..mapping.len()).flat_map(of).filter(|(t, l)| mapping[*t] != mapping[l.with]);
+            apart.map(|(_, l)| l.received).sum()
+        };
+        let mapping = dump.map("greedy-comm", cluster, &Options::default());
+        let [here, there] = [between(&mapping), between(&dump.made_by("GreedyCommLB"))];
+        assert!((here / there - 1.0).abs() < 0.01, "{program}: {here} messages, {there}");
+        assert!(ours.migrations.abs_diff(theirs.migrations) < 15, "{program}");
+    }
+}
+
 /// At each price of a migration `nuco+` moves no more tasks than at a price that is ten times lower: many where
 /// they cost nothing, none where one must save all of the makespan.
 #[test]

@@ -16,6 +16,7 @@ const FREE: Parameters = Parameters {
     network_s: 0.0,
     flight_s: 0.0,
     jitter: 0.0,
+    drift: 0.0,
     gather_s: 0.0,
     look_s: 0.0,
     migration_s: 0.0,
@@ -197,6 +198,35 @@ fn the_balancer_is_called_between_windows_and_sees_what_tasks_took() {
     assert_eq!(r.iterations_s, [4.0, 4.0, 4.0, 4.0, 2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0]);
     assert_eq!((go([0, 2], 4).calls.len(), go([0, 2], 5).calls.len()), (0, 1));
     assert_eq!(go([0, 2], 13).calls.len(), 3);
+}
+
+/// Within a window loads stay as they are; from one to the next each changes by up to the drift, whoever balances.
+#[test]
+fn loads_drift_from_window_to_window_the_same_under_all() {
+    let g = graph(&[8.0, 4.0, 2.0], &[]);
+    let p = Parameters { drift: 0.25, ..FREE };
+    let options = Options::default();
+    let go = |balancer| {
+        let program = Program { graph: &g, window: 4, iterations: 12, start: &[0, 1, 2] };
+        run(&program, &machine(), &p, balancer, 1).unwrap()
+    };
+    let stays =
+        MapperInfo { name: "", about: "", effort: Effort::EveryTask, map: |r| r.present.to_vec() };
+    let (alone, balanced) = (go(None), go(Some(Remapper::of(&stays, &options))));
+    assert_eq!(alone.busy_s, balanced.busy_s);
+    let takes = |core: usize, window: usize| alone.busy_s[4 * window][core];
+    for (core, first) in [2.0, 1.0, 0.5].into_iter().enumerate() {
+        assert_eq!(takes(core, 0), first);
+        for window in 0..3 {
+            let within: Vec<f64> =
+                alone.busy_s[4 * window..][..4].iter().map(|b| b[core]).collect();
+            assert!(within.iter().all(|b| *b == takes(core, window)), "{within:?}");
+        }
+        for window in 1..3 {
+            let by = takes(core, window) / takes(core, window - 1) - 1.0;
+            assert!(by != 0.0 && by.abs() <= 0.25, "core {core}, window {window}: {by}");
+        }
+    }
 }
 
 #[test]

@@ -57,6 +57,11 @@ impl Ends {
         self.tasks[core] += 1;
     }
 
+    /// A core has more to do, of the tasks that it has.
+    pub(super) fn add_messages(&mut self, core: CoreIndex, takes_s: f64) {
+        self.load_s[core] += takes_s / self.speed[core];
+    }
+
     /// When a core would end a task more: in seconds, then the count of its tasks, then its place.
     pub(super) fn after(&self, core: CoreIndex, load_s: f64) -> End {
         let at = self.load_s[core] + load_s / self.speed[core];

@@ -26,6 +26,7 @@ use evenly_model::{Nanos, TaskGraph, TaskIndex};
 use std::cell::Cell;
 use std::cmp::Reverse;
 
+pub use greedy_comm::CommCost;
 pub use objectives::{Objectives, objectives};
 
 /// What a mapper may use.
@@ -103,6 +104,8 @@ pub struct Options {
     /// makespan of 1.05 times the mean load. Less is not worth anything then. Where both bounds
     /// cannot be kept, what exceeds them is the least that was found.
     pub max_imbalance: Option<f64>,
+    /// `greedy-comm`: what messages between cores take, which is not [`Self::alpha`]. Default: as Charm++'s.
+    pub greedy_comm: CommCost,
     /// `refine`: how far above the mean a core may be loaded, as a share of the mean. Default 0.05.
     pub tolerance: f64,
     /// How long a mapper may take that is a program of others, before it is ended. Default 10 min.
@@ -123,6 +126,7 @@ impl Default for Options {
             same_core: 0.0,
             max_migrations: None,
             max_imbalance: None,
+            greedy_comm: CommCost::default(),
             tolerance: 0.05,
             program_limit: Nanos::from_millis(600_000),
         }

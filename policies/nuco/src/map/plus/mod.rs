@@ -12,7 +12,9 @@
 //! communication of its own (`multilevel`: halves of halves, down the tree of the machine; not where imbalance
 //! is bounded, and where there is little time only if the present mapping and `treematch` have not found such
 //! groups), each also with its
-//! groups given the cores that most of their tasks are on. The slowest core is not searched for
+//! groups given the cores that most of their tasks are on. Where imbalance is bounded and there is little time
+//! it is groups that matter: `treematch` is the first of the others then, and its groups and those of halving are
+//! taken below the bound before anything else is searched. The slowest core is not searched for
 //! but bounded (the epsilon-constraint method of multi-objective optimisation): below a bound the mean
 //! of communication and what migrations cost are reduced. Three things do that:
 //!
@@ -39,7 +41,7 @@ mod search;
 
 use super::nuco::NUCO_AUTO;
 use super::refine::refine;
-use super::{Effort, MAPPERS, MapperInfo, Request, movable, treematch};
+use super::{Effort, MAPPERS, MapperInfo, Request, movable, tree, treematch};
 use buckets::Spent;
 use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
@@ -73,6 +75,15 @@ const HALVING_LOOKS: f64 = 6.0;
 const SCATTERED: f64 = 0.6;
 /// Cores whose distances are looked at for that, at most.
 const MOST_JUDGED: usize = 128;
+/// The part of what may be looked at that a mapper may take which looks at every core for every task, where
+/// imbalance is bounded: it makes no groups.
+const EVERY_CORE: f64 = 0.05;
+/// What `treematch` looks at of each task and link at each level of the machine, in looks.
+const TREEMATCH_LOOKS: f64 = 16.0;
+/// The part of what may be looked at that taking groups below the bound may take, for each of them.
+const SETTLING: f64 = 0.25;
+/// In so many sweeps annealing finds groups within a bound on imbalance that are better than those it is given.
+const GROUPING_SWEEPS: f64 = 300.0;
 /// How often a start is annealed for its bounds alone, as long as they are not kept.
 const BOUND_TRIES: usize = 4;
 /// Fewer sweeps than these are not worth a start of their own.
@@ -119,17 +130,22 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     // of `nuco-auto`, which mostly is the best of them.
     let looks = options.time_limit.as_secs_f64() * LOOKS_PER_SECOND;
     let sizes = (graph.len(), cluster.cores().len(), graph.pairs());
-    let mut others: Vec<(f64, &MapperInfo)> = MAPPERS
-        .iter()
-        .filter(|m| !m.effort.searches())
-        .map(|m| (m.effort.looks(sizes.0, sizes.1, sizes.2), m))
-        .collect();
-    let is_later = |m: &MapperInfo| m.name != NUCO_AUTO.name;
+    let links: usize = tasks.iter().map(|&t| graph.links(t).len()).sum();
+    let sweep = (tasks.len() * LOOKS_PER_TRIAL + links * 3 / 2) as f64;
+    // Whether imbalance is bounded, and there is too little time to find groups by annealing.
+    let groups_first = options.max_imbalance.is_some() && looks < GROUPING_SWEEPS * sweep;
+    let looks_of = |m: &MapperInfo| match m.name == treematch::TREEMATCH.name && groups_first {
+        true => treematch_looks(&model),
+        false => m.effort.looks(sizes.0, sizes.1, sizes.2),
+    };
+    let mut others: Vec<(f64, &MapperInfo)> =
+        MAPPERS.iter().filter(|m| !m.effort.searches()).map(|m| (looks_of(m), m)).collect();
+    let first = if groups_first { treematch::TREEMATCH.name } else { NUCO_AUTO.name };
+    let is_later = |m: &MapperInfo| m.name != first;
     others.sort_by(|a, b| is_later(a.1).cmp(&is_later(b.1)).then(a.0.total_cmp(&b.0)));
     let all_may_move = model.max_migrations >= tasks.len() / 2;
-    // Where imbalance is bounded, halves keep the bound no better than `treematch`'s groups.
-    let may_halve = all_may_move && options.max_imbalance.is_none();
-    let halving = if may_halve { halving_looks(&model, looks) } else { None };
+    let may_halve = all_may_move && (groups_first || options.max_imbalance.is_none());
+    let halving = if may_halve { halving_looks(&model, looks, groups_first) } else { None };
     let most_of_others = OTHERS * (looks - halving.map_or(0.0, |h| h.looks));
     let mut looks_of_others = 0.0;
     let mut grouped = Vec::new();
@@ -141,17 +157,63 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         }
         best.offer(&refine(&Request { stop: &stop, ..*request }, load_bound_s(bound)));
     }
+    // Groups by halving. A step of it may take some judgings, and what it made is judged thrice. Lots of its own,
+    // so that the rest is the same with it and without.
+    let halve = |best: &mut Best| {
+        let hurry = || !has_time_for(20.0);
+        let mut spent = Spent { looks: 0, limit: (HALVING * looks) as usize, late: &hurry };
+        let most = options.max_imbalance.unwrap_or(0.0);
+        let uneven = multilevel::uneven_halves(cluster.cores().len(), most);
+        let mut random = Random::new(!options.seed);
+        let made = multilevel::groups(&model, uneven, &mut random, &mut spent);
+        let halves = made.filter(|_| has_time_for(12.0)).map(|mapping| {
+            let there = best.offer(&mapping);
+            let home = at_home(&model, &mapping);
+            let then = best.offer(&home);
+            if then < there { (home, then) } else { (mapping, there) }
+        });
+        (halves, spent.looks as f64)
+    };
+    // Passes by gain of groups that are near the bound, until they are below it.
+    let settle = |from: &[CoreIndex], best: &mut Best| -> f64 {
+        let limit = (SETTLING * looks) as usize;
+        let mut spent = Spent { looks: 0, limit, late: &late };
+        let mut random = Random::new(!options.seed);
+        let bound_s = load_bound_s(0.0);
+        let mut from = from.to_vec();
+        for is_last in [false, true] {
+            let mut state = Draft::new(&model, &tasks, &from, bound_s);
+            let scale_s = state.scale_s(&mut random);
+            let mut scratch = state.scratch(if scale_s > 0.0 { scale_s } else { model.mean_s });
+            state.pass_by_gain(&mut scratch, &mut spent);
+            state.claim(best);
+            if is_last || state.is_below_bound() || spent.all() {
+                break;
+            }
+            // Whatever that communicates: the next passes see to it.
+            from = refine(&Request { present: &state.at, stop: &late, ..*request }, bound_s);
+            best.offer(&from);
+        }
+        spent.looks as f64
+    };
+    let (mut looks_of_halving, mut looks_of_settling) = (0.0, 0.0);
+    let mut is_halved = false;
+    let mut found_by_treematch = Vec::new();
     for (its_looks, other) in others {
         // Orders and copies of all tasks are made before one can stop.
         if !has_time_for(16.0) || stop() {
             break;
         }
-        if looks_of_others + its_looks > most_of_others {
+        let most = match groups_first && is_later(other) && other.effort == Effort::EveryCore {
+            true => most_of_others.min(EVERY_CORE * looks),
+            false => most_of_others,
+        };
+        if looks_of_others + its_looks > most {
             continue;
         }
-        // Its looks go along the cores in order, and take a fraction of what others do; none of the search
-        // is given up for it.
-        if is_later(other) {
+        // Those of `nuco-auto` go along the cores in order, and take a fraction of what others do; none of the
+        // search is given up for it.
+        if is_later(other) || groups_first {
             looks_of_others += its_looks;
         }
         let mapping = (other.map)(&Request { stop: &stop, ..*request });
@@ -162,26 +224,34 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         let home = at_home(&model, &mapping);
         let is_better_at_home = best.offer(&home) < there;
         if other.name == treematch::TREEMATCH.name {
-            grouped = if is_better_at_home { home } else { mapping };
+            let its = if is_better_at_home { home } else { mapping };
+            if groups_first {
+                found_by_treematch = its;
+            } else {
+                grouped = its;
+            }
         }
     }
-    let mut looks_of_halving = 0.0;
-    let mut is_halved = false;
-    if has_time_for(32.0)
+    if groups_first && halving.is_some() && has_time_for(32.0) {
+        let (halves, took) = halve(&mut best);
+        looks_of_halving = took;
+        if let Some((halves, _)) = halves {
+            looks_of_settling += settle(&halves, &mut best);
+            grouped.clone_from(&best.mapping);
+        }
+    }
+    if groups_first && all_may_move && !found_by_treematch.is_empty() && has_time_for(16.0) {
+        looks_of_settling += settle(&found_by_treematch, &mut best);
+        grouped.clone_from(&best.mapping);
+    }
+    if !groups_first
+        && has_time_for(32.0)
         && let Some(halving) = halving
         && (!halving.is_dear || grouped.is_empty() || is_scattered(&model, &grouped))
     {
-        // A step of it may take some judgings, and what it made is judged thrice.
-        let hurry = || !has_time_for(20.0);
-        let mut spent = Spent { looks: 0, limit: (HALVING * looks) as usize, late: &hurry };
-        // Lots of its own, so that the rest is the same with it and without.
-        let made = multilevel::groups(&model, &mut Random::new(!options.seed), &mut spent);
-        looks_of_halving = spent.looks as f64;
-        if let Some(mapping) = made.filter(|_| has_time_for(12.0)) {
-            let there = best.offer(&mapping);
-            let home = at_home(&model, &mapping);
-            let then = best.offer(&home);
-            let (halves, value) = if then < there { (home, then) } else { (mapping, there) };
+        let (halves, took) = halve(&mut best);
+        looks_of_halving = took;
+        if let Some((halves, value)) = halves {
             // Where there is time to anneal groups, those of `treematch` do as well.
             let is_better = || !halving.is_cheap && value < model.value(&grouped);
             if grouped.is_empty() || is_better() {
@@ -192,10 +262,9 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     }
     let best_is_halved = is_halved && best.mapping == grouped;
 
-    let links: usize = tasks.iter().map(|&t| graph.links(t).len()).sum();
-    let sweep = (tasks.len() * LOOKS_PER_TRIAL + links * 3 / 2) as f64;
     let most_sweeps = options.time_limit.as_secs_f64() * SWEEPS_PER_SECOND;
-    let all_sweeps = ((looks - looks_of_others - looks_of_halving) / sweep).min(most_sweeps);
+    let left = (looks - looks_of_others - looks_of_halving - looks_of_settling).max(0.0);
+    let all_sweeps = (left / sweep).min(most_sweeps);
     // Passes by gain of what is there, and at the end of what was found; the rest is annealed.
     let part = |part: f64| (all_sweeps * part * sweep) as usize;
     let (first, last, sweeps) = if all_sweeps < 3.0 * LEAST_SWEEPS as f64 {
@@ -308,9 +377,11 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     // The best start first: what it gives is there early.
     if first > 0 && has_time_for(8.0) {
         let from = best.mapping.clone();
-        let its = if best_is_halved { first } else { first / 2 };
+        // Where imbalance is bounded the best has come from groups already.
+        let is_one = best_is_halved || groups_first;
+        let its = if is_one { first } else { first / 2 };
         squeeze(&from, best_is_halved, its, &mut best, &mut random);
-        if !best_is_halved && all_may_move && !grouped.is_empty() && has_time_for(8.0) {
+        if !is_one && all_may_move && !grouped.is_empty() && has_time_for(8.0) {
             squeeze(&grouped, is_halved, first / 2, &mut best, &mut random);
         }
     }
@@ -351,16 +422,24 @@ struct Halving {
     is_dear: bool,
 }
 
+/// What `treematch` takes: a level of the machine after the other, whatever the number of cores.
+fn treematch_looks(model: &Model<'_>) -> f64 {
+    let links = model.graph.len() + 2 * model.graph.pairs();
+    TREEMATCH_LOOKS * tree::depth(model.cluster) as f64 * links as f64
+}
+
 /// What halving takes, where there is so much: always where it is little; where it is much, as long as the
-/// present mapping has not been made with an eye to communication.
-fn halving_looks(model: &Model<'_>, looks: f64) -> Option<Halving> {
+/// present mapping has not been made with an eye to communication, or groups are what counts.
+fn halving_looks(model: &Model<'_>, looks: f64, groups_first: bool) -> Option<Halving> {
     let halvings = (model.cluster.cores().len() as f64).log2().ceil();
     let links = model.graph.len() + 2 * model.graph.pairs();
     let takes = HALVING_LOOKS * halvings * links as f64;
     let part = takes / looks;
     let is_cheap = part <= HALVING / 10.0;
-    let is_worth = is_cheap || part <= HALVING && is_scattered(model, model.present);
-    is_worth.then_some(Halving { looks: takes, is_cheap, is_dear: part > HALVING / 2.0 })
+    let is_worth =
+        is_cheap || part <= HALVING && (groups_first || is_scattered(model, model.present));
+    let is_dear = !groups_first && part > HALVING / 2.0;
+    is_worth.then_some(Halving { looks: takes, is_cheap, is_dear })
 }
 
 /// Whether a mapping communicates hardly less than one by lot.

@@ -33,9 +33,9 @@
 //!
 //! **The trade-off** between the three is the user's: `migration_worth_s` prices migrations,
 //! `alpha` communication. [`crate::map::Options::max_migrations`] and [`crate::map::Options::max_imbalance`]
-//! are bounds instead of prices: a mapping that keeps them is better than any that does not, and of
-//! two that do not, the one that exceeds them by less (imbalance, and migrations as a share of the
-//! tasks). What has a bound has no price within it: worth is not charged where migrations are
+//! are bounds instead of prices: a mapping that keeps them is better than any that does not. Migrations are
+//! the harder bound, as it can always be kept: of two that do not keep both, the one with fewer migrations
+//! too many is better, and then the one that exceeds the bound on imbalance by less. What has a bound has no price within it: worth is not charged where migrations are
 //! bounded; where imbalance is, a makespan (of loads alone) below its bound counts as the bound, and
 //! communication as the mean of the cores. So with both bounds it is communication alone that is made
 //! small, and of mappings with equal J the one with less imbalance and fewer migrations is taken.
@@ -68,6 +68,9 @@ pub fn lower_bound_s(request: &Request<'_>) -> f64 {
 /// What a mapping is worth: smaller is better, what exceeds the bounds first.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(super) struct Value {
+    /// Migrations above their bound.
+    too_many: usize,
+    /// Imbalance above its bound.
     excess: f64,
     objective_s: f64,
     /// Imbalance and the share of tasks that are migrated: where all else is equal.
@@ -194,13 +197,6 @@ impl<'a> Model<'a> {
         if self.mean_s > 0.0 { makespan_s / self.mean_s - 1.0 } else { 0.0 }
     }
 
-    /// What exceeds the bounds of the options.
-    fn excess(&self, makespan_s: f64, migrations: usize) -> f64 {
-        let imbalance = (self.imbalance(makespan_s) - self.max_imbalance).max(0.0);
-        let migrations = migrations.saturating_sub(self.max_migrations);
-        imbalance + migrations as f64 / self.graph.len() as f64
-    }
-
     /// Adds to each core's time what its tasks receive, if it counts there; what all receive, in
     /// seconds of the cores that do.
     pub(super) fn receive(&self, mapping: &[CoreIndex], time_s: &mut [f64]) -> f64 {
@@ -250,7 +246,8 @@ impl<'a> Model<'a> {
             makespan_s.max(self.floor_s) + communication_s
         };
         Value {
-            excess: self.excess(makespan_s, migrations),
+            too_many: migrations.saturating_sub(self.max_migrations),
+            excess: (self.imbalance(makespan_s) - self.max_imbalance).max(0.0),
             objective_s: working_s + moving_s,
             rest: self.imbalance(makespan_s) + share,
         }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariant: every task gets a core, those that are not movable theirs. Halves have loads as the speeds of
-//! their cores, within [`UNEVEN`] or as near as tasks are small. Where tasks are now is not looked at, and
+//! their cores, within what the caller allows or as near as tasks are small. Where tasks are now is not looked at, and
 //! distances only in so far as what is near in the tree is parted last.
 
 use super::super::tree;
@@ -22,8 +22,9 @@ use evenly_model::stats::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How far a half may be above its share, as a part of it: what is left to do is for the search.
-const UNEVEN: f64 = 0.002;
+/// How far a half may be above its share, as a part of it, where nothing else is asked for: what is left to do
+/// is for the search.
+pub(super) const UNEVEN: f64 = 0.002;
 /// Parted as they are.
 const FEW: usize = 48;
 /// Halves that are grown, of which the best is taken.
@@ -35,9 +36,17 @@ const PASSES: usize = 2;
 /// Stands where there is no vertex.
 const NONE: u32 = u32::MAX;
 
-/// Groups for all cores. None where what may be spent was not enough.
+/// How far a half may be above its share so that no core is further above its own than this.
+pub(super) fn uneven_halves(cores: usize, most: f64) -> f64 {
+    let halvings = (cores as f64).log2().ceil().max(1.0);
+    ((1.0 + most).powf(1.0 / halvings) - 1.0).clamp(UNEVEN, 1.0)
+}
+
+/// Groups for all cores, each half of which is no further above its share than `uneven`. None where what may
+/// be spent was not enough.
 pub(super) fn groups(
     model: &Model<'_>,
+    uneven: f64,
     random: &mut Random,
     spent: &mut Spent<'_>,
 ) -> Option<Vec<CoreIndex>> {
@@ -46,6 +55,7 @@ pub(super) fn groups(
     let least = model.mean_s * 1e-9;
     let mut halving = Halving {
         model,
+        uneven,
         random,
         spent,
         least: if least > 0.0 { least } else { 1.0 },
@@ -126,6 +136,8 @@ impl Halves {
 
 struct Halving<'x, 'm, 's> {
     model: &'x Model<'m>,
+    /// How far a half may be above its share, as a part of it.
+    uneven: f64,
     random: &'x mut Random,
     spent: &'x mut Spent<'s>,
     /// What a task without load counts for, so that such tasks are shared out too.
@@ -222,7 +234,7 @@ impl Halving<'_, '_, '_> {
     /// Halves of a graph, the first of them with this share of the load.
     fn part(&mut self, graph: &Graph, share: f64) -> Option<Vec<bool>> {
         let all: f64 = graph.loads.iter().sum();
-        let most = [share, 1.0 - share].map(|s| all * s * (1.0 + UNEVEN));
+        let most = [share, 1.0 - share].map(|s| all * s * (1.0 + self.uneven));
         // The load of a vertex that is made of many: a half must be made up of some.
         let heaviest = all * share.min(1.0 - share) / 6.0;
         let mut coarser: Vec<(Graph, Vec<u32>)> = Vec::new();
@@ -532,7 +544,7 @@ mod tests {
         let options = Options::default();
         let request = Request::timeless(graph, cluster, present, &options);
         let mut spent = Spent { looks: 0, limit, late: &|| false };
-        groups(&Model::new(&request), &mut Random::new(1), &mut spent)
+        groups(&Model::new(&request), UNEVEN, &mut Random::new(1), &mut spent)
     }
 
     fn task(id: u64, load_s: f64, movable: bool) -> Task {

@@ -417,9 +417,10 @@ impl<'m, 'a> Draft<'m, 'a> {
         }
     }
 
-    /// What is above the bounds. A migration too many counts as half a core's load.
+    /// What is above the bounds. A migration too many counts as all load: none is worth any balance.
     fn above(&self, sums: &Sums) -> f64 {
-        sums.over_s + 0.5 * self.model.mean_s * self.too_many(sums)
+        let all_s = (self.model.mean_s / self.model.per_core).max(f64::MIN_POSITIVE);
+        sums.over_s + all_s * self.too_many(sums)
     }
 
     /// Whether nothing is above the bounds, but for rounding.
@@ -451,6 +452,11 @@ impl<'m, 'a> Draft<'m, 'a> {
             }
         }
         true
+    }
+
+    /// Whether no core is above the bound, but for rounding.
+    pub(super) fn is_below_bound(&self) -> bool {
+        self.sums.over_s <= 1e-12 * self.model.mean_s
     }
 
     /// Offers the mapping where it seems to be better.
