@@ -6,12 +6,13 @@ use crate::flags::{BarrierArg, SimulateArgs};
 use crate::report::warn_if_unfinished;
 use crate::{End, output, tell_lines};
 use anyhow::Context;
+use evenly_engine::GuardOptions;
 use evenly_model::Nanos;
 use evenly_model::hpc::Parameters;
 use evenly_policies::{by_name, meant, names};
 use evenly_policy::PolicyInfo;
 use evenly_power5::{Case, Comparison, Latency, case};
-use evenly_sim::{IDEAL, Report, RunError, Simple, Sweep, SweepRow, replay, run};
+use evenly_sim::{DriverOptions, IDEAL, Report, RunError, Simple, Sweep, SweepRow, replay, run};
 use evenly_theory::Shape;
 use evenly_trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+/// Below this relative speedup it is said what would end balancing.
+const LOSS: f64 = 0.99;
 /// The policy where none is named.
 const USUAL_POLICY: &str = "juggle";
 
@@ -47,18 +50,30 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
             "--policy {name} decides on priorities, which only the simulated POWER5 has; add --power5 CASE"
         );
     }
-    let report = match &args.scenario {
+    let (report, guarded) = match &args.scenario {
         Some(path) => scenario(args, path)?,
         None => {
             let simple = simple(args)?;
             match args.policy.as_deref().unwrap_or(USUAL_POLICY) {
-                IDEAL => simple.run_ideal()?,
-                name => simple.run(policy(name)?)?,
+                IDEAL if args.guard => anyhow::bail!("--guard: {IDEAL} is never paused"),
+                IDEAL => (simple.run_ideal()?, true),
+                name => {
+                    let guard = GuardOptions { enabled: args.guard, ..GuardOptions::default() };
+                    let options = DriverOptions { guard, ..simple.options() };
+                    (simple.run_with(policy(name)?, &options)?, args.guard)
+                }
             }
         }
     };
     let value = serde_json::to_value(&report)?;
-    output::say(&text(&report), json.as_deref(), || value)
+    let mut text = text(&report);
+    let loses = report.relative_speedup < LOSS && report.balancing_points > 0;
+    if report.stood_down {
+        text += "  the guard ended balancing: the program was faster without\n";
+    } else if loses && !guarded && by_name(&report.policy).is_some_and(PolicyInfo::is_guarded) {
+        text += "  slower than static; --guard lets balancing end where it loses, as `evenly run` does\n";
+    }
+    output::say(&text, json.as_deref(), || value)
 }
 
 /// Whether it decides where threads run.
@@ -183,8 +198,9 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Runs a scenario file; what is given beside it counts more than what stands in it.
-fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<Report> {
+/// Runs a scenario file; what is given beside it counts more than what stands in it. The report, and whether the
+/// guard looked.
+fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<(Report, bool)> {
     let name = || format!("cannot read the scenario {}", path.display());
     let text = read(path).with_context(name)?;
     let mut d = evenly_sim::parse_seeded(&text, args.seed).with_context(name)?;
@@ -192,12 +208,14 @@ fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<Report> {
         d.options.period.period = evenly_engine::Period::Fixed(period);
     }
     d.options.jitter |= args.jitter;
+    d.options.guard.enabled |= args.guard;
     let report = match args.policy.as_deref().or(d.policy.as_deref()).unwrap_or(USUAL_POLICY) {
         IDEAL => Err(RunError::Ideal { found: String::from("a scenario") }.into()),
         name => policy(name).and_then(|p| Ok(run(&d.scenario, p, &d.options, d.expected)?)),
     };
     let report = report.with_context(|| format!("scenario {}", path.display()))?;
-    Ok(Report { scenario: path.display().to_string(), ..report })
+    let report = Report { scenario: path.display().to_string(), ..report };
+    Ok((report, d.options.guard.enabled))
 }
 
 fn simple(args: &SimulateArgs) -> anyhow::Result<Simple> {

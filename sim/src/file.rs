@@ -3,7 +3,7 @@
 //! Invariant: what [`parse`] returns runs without a panic and ends. Each message is one line that
 //! names the key, what was found, and what is needed.
 
-use crate::run::{MOST_CPUS, MOST_THREADS};
+use crate::run::{IDEAL, MOST_CPUS, MOST_MASK_BITS, MOST_THREADS};
 use crate::text::{FileError, Text, parse_text};
 use crate::{
     Barrier, Costs, Counters, Cpu, DriverOptions, Hotplug, Kernel, Program, Readings, Scenario,
@@ -12,7 +12,10 @@ use crate::{
 use evenly_engine::{GuardOptions, Period, PeriodOptions};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos};
+use evenly_policies::{by_name, meant, names};
 
+/// The most tasks of others.
+const MOST_STRANGERS: u32 = 100_000;
 /// The most CPU time that all programs together may need.
 const MOST_WORK: Nanos = Nanos(10_000_000_000_000_000);
 
@@ -182,11 +185,14 @@ fn programs(text: &Text, scenario: &mut Scenario) -> Result<(), FileError> {
     if text.program.is_empty() {
         return wrong("program", "there is none; at least one [[program]] is needed");
     }
+    let all_cpus = scenario.cpus.len() as u64;
     let mut random = Random::new(scenario.seed ^ 0x1b);
     let (mut threads, mut work) = (0, 0u128);
     for (i, p) in text.program.iter().enumerate() {
         let key = |name: &str| format!("program[{i}].{name}");
-        let most = MOST_THREADS - threads;
+        // Each has a mask with a bit for each CPU.
+        let by_masks = u32::try_from(MOST_MASK_BITS / all_cpus).unwrap_or(u32::MAX);
+        let most = MOST_THREADS.min(by_masks).saturating_sub(threads);
         if p.threads == 0 || p.threads > most {
             return wrong(key("threads"), format!("{} must be from 1 to {most}", p.threads));
         }
@@ -284,8 +290,10 @@ fn interference(text: &Text, scenario: &mut Scenario) -> Result<(), FileError> {
                 Stranger { cpu, from: x.from.0, until: x.until.map(|u| u.0), busy, sleep };
             scenario.strangers.extend(std::iter::repeat_n(stranger, x.tasks as usize));
         }
-        if scenario.strangers.len() > MOST_THREADS as usize {
-            return wrong(key("tasks"), format!("more than {MOST_THREADS} tasks in all"));
+        let by_masks = MOST_MASK_BITS / scenario.cpus.len() as u64;
+        let most = u64::from(MOST_STRANGERS).min(by_masks);
+        if scenario.strangers.len() as u64 > most {
+            return wrong(key("tasks"), format!("more than {most} tasks in all"));
         }
     }
     Ok(())
@@ -293,6 +301,15 @@ fn interference(text: &Text, scenario: &mut Scenario) -> Result<(), FileError> {
 
 fn balancing(text: &Text, seed: u64) -> Result<DriverOptions, FileError> {
     let b = &text.balancing;
+    // Also where another is asked for beside the file.
+    if let Some(name) = b.policy.as_deref().filter(|name| *name != IDEAL && by_name(name).is_none())
+    {
+        let there = format!("there are {IDEAL}, {}", names());
+        return wrong(
+            "balancing.policy",
+            format!("there is no policy '{name}'{}; {there}", meant(name)),
+        );
+    }
     let fixed = |n: Nanos| {
         if n < Nanos::from_micros(10) {
             return wrong("balancing.period", format!("{n} is too short; at least 10us, or auto"));

@@ -255,7 +255,7 @@ impl Places {
                 homeless.push(t);
             }
         }
-        let mut c = 0;
+        let (mut c, mut full) = (0, 0);
         for t in homeless {
             while c < m && self.counts[c] >= floor {
                 c += 1;
@@ -265,8 +265,14 @@ impl Places {
                 (self.counts[own], more) = (floor + 1, more - 1);
             } else if c < m {
                 (self.counts[c], self.cpu[t]) = (self.counts[c] + 1, c);
-            } else if let Some(c) = (0..m).find(|&c| self.counts[c] == floor) {
-                (self.counts[c], self.cpu[t]) = (floor + 1, c);
+            } else {
+                // From here on counts only grow above it.
+                while full < m && self.counts[full] != floor {
+                    full += 1;
+                }
+                if full < m {
+                    (self.counts[full], self.cpu[t]) = (floor + 1, full);
+                }
             }
         }
     }

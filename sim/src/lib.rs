@@ -40,7 +40,7 @@ pub use driver::{
 pub use file::{Described, parse, parse_seeded};
 pub use ideal::{IdealOptions, IdealRun, ideal};
 pub use loops::{
-    Cluster, ClusterCosts, DescribedLoops, Divides, Everywhere, LOOP_KERNELS, LoopArm,
+    Cluster, ClusterCosts, Cooperation, DescribedLoops, Divides, Everywhere, LOOP_KERNELS, LoopArm,
     LoopComparison, LoopError, LoopKernel, LoopMachine, LoopProgram, LoopRun, OfLoop, ParallelLoop,
     Updates, compare_loops, loop_kernel, parse_loops, run_loops,
 };

@@ -53,6 +53,8 @@ pub struct Report {
     pub migrations: u64,
     /// Threads moved by the model of the kernel.
     pub kernel_migrations: u64,
+    /// Whether the guard ended balancing, in one domain at least, as the program was faster without.
+    pub stood_down: bool,
     /// How many balancing points there were.
     pub balancing_points: u64,
     /// Readings of a thread's times by the balancer.

@@ -20,9 +20,12 @@ pub const IDEAL: &str = "ideal";
 /// balancer decides, and below an hour for `secretary` on the largest machines.
 const MOST_WORK: u128 = 200_000_000;
 /// The most threads that a run may have.
-pub const MOST_THREADS: u32 = 100_000;
-/// The most CPUs: the bound that the model sets for CPU sets.
-pub const MOST_CPUS: u32 = 16_384;
+pub const MOST_THREADS: u32 = 1_000_000;
+/// The most CPUs.
+pub const MOST_CPUS: u32 = 1_000_000;
+/// The most threads times CPUs, but for [`IDEAL`]: each thread has a mask of its own, with a bit for each CPU, in
+/// the machine, in the engine and in what the run is made of: a GiB, about.
+pub(crate) const MOST_MASK_BITS: u64 = 100_000 * 16_384;
 
 /// Why there is no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +53,27 @@ pub enum RunError {
         most: u128,
         /// The least period that would do.
         least: Nanos,
+    },
+    /// The masks of threads would fill the memory.
+    #[error(
+        "the masks of {threads} threads on {cpus} CPUs are too large; at most {most} threads are simulated on so \
+         many CPUs, but with --policy {IDEAL}"
+    )]
+    TooMany {
+        /// How many threads it would have.
+        threads: usize,
+        /// How many CPUs.
+        cpus: usize,
+        /// The most threads on so many CPUs.
+        most: u64,
+    },
+    /// It failed, and something costs far more than it is a part of.
+    #[error("{cost}: {error}")]
+    Dear {
+        /// Which cost, and beside what.
+        cost: String,
+        /// What came of it.
+        error: Box<RunError>,
     },
     /// Some thread never gets its work done.
     #[error(
@@ -113,7 +137,20 @@ impl Simple {
     /// # Errors
     /// [`RunError`].
     pub fn run(&self, policy: &'static PolicyInfo) -> Result<Report, RunError> {
-        let report = run(&self.scenario(), policy, &self.options(), self.static_time())?;
+        self.run_with(policy, &self.options())
+    }
+
+    /// The same, balanced in another way than the paper's analysis has it.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run_with(
+        &self,
+        policy: &'static PolicyInfo,
+        options: &DriverOptions,
+    ) -> Result<Report, RunError> {
+        check_size(self.shape.n() as usize, self.shape.m() as usize)?;
+        let report = run(&self.scenario(), policy, options, self.static_time())?;
         let only_at_points = policy.mechanism() == Mechanism::Pin
             && !policy.is_on_each_cpu()
             && !policy.moves_within_phases()
@@ -167,6 +204,7 @@ impl Simple {
             bound_speedup: Some(self.bound(true)),
             migrations: out.migrations,
             kernel_migrations: 0,
+            stood_down: false,
             balancing_points: out.points,
             readings: out.readings,
             searches: 0,
@@ -175,6 +213,35 @@ impl Simple {
             progress: thinned(&out.samples),
         })
     }
+}
+
+fn check_size(threads: usize, cpus: usize) -> Result<(), RunError> {
+    let most = MOST_MASK_BITS / cpus.max(1) as u64;
+    if threads as u64 <= most { Ok(()) } else { Err(RunError::TooMany { threads, cpus, most }) }
+}
+
+/// Of all costs that are more than what they are a part of, the greatest in proportion to it.
+fn dear(scenario: &Scenario, period: Nanos) -> Option<String> {
+    let c = &scenario.costs;
+    let threads = scenario.threads.len() as u64;
+    let phase = scenario.threads.iter().map(|t| t.work_of(0)).min()?;
+    let each = |cost: Nanos| Nanos(cost.0.saturating_mul(threads));
+    let all = [
+        ("point", c.point, c.point, "a period", period),
+        ("read", c.read, each(c.read), "a period", period),
+        ("place", c.place, each(c.place), "a period", period),
+        ("late", c.late, c.late, "a period", period),
+        ("refill", c.refill, c.refill, "a phase", phase),
+        ("wake", c.wake, each(c.wake), "a phase", phase),
+    ];
+    let times = |whole: Nanos, of: Nanos| whole.0 as f64 / of.0.max(1) as f64;
+    let dear = all.into_iter().filter(|(_, _, whole, _, of)| whole > of);
+    let most = dear.max_by(|a, b| times(a.2, a.4).total_cmp(&times(b.2, b.4)));
+    most.map(|(key, cost, whole, part, of)| {
+        let for_all =
+            if whole > cost { format!(" for each of {threads} threads") } else { String::new() };
+        format!("costs.{key} is {cost}{for_all}, where {part} is {of}")
+    })
 }
 
 fn check_length(length: Nanos, period: Nanos, threads_and_cpus: usize) -> Result<(), RunError> {
@@ -203,6 +270,22 @@ pub fn run(
         evenly_engine::Period::Fixed(p) => p,
         evenly_engine::Period::Auto => Nanos::from_millis(5),
     };
+    run_both(period, scenario, policy, options, expected).map_err(|error| {
+        match dear(scenario, period) {
+            Some(cost) => RunError::Dear { cost, error: Box::new(error) },
+            None => error,
+        }
+    })
+}
+
+fn run_both(
+    period: Nanos,
+    scenario: &Scenario,
+    policy: &'static PolicyInfo,
+    options: &DriverOptions,
+    expected: Nanos,
+) -> Result<Report, RunError> {
+    check_size(scenario.threads.len(), scenario.cpus.len())?;
     let threads_and_cpus = scenario.threads.len() + scenario.cpus.len();
     check_length(expected, period, threads_and_cpus)?;
     let limit = Nanos(expected.0.saturating_mul(20).max(1_000_000_000));
@@ -240,6 +323,7 @@ pub fn run(
         bound_speedup: None,
         migrations: out.migrations,
         kernel_migrations: out.kernel_migrations,
+        stood_down: out.summary.domains.iter().any(|d| d.stood_down),
         balancing_points: out.points,
         readings: out.readings,
         searches: out.search.searches,

@@ -66,13 +66,79 @@ fn by_relative_power_loaded_processors_hold_nobody_up() {
     }
 }
 
+/// Would catch: a scheduler that pays for one party with the other's time.
+#[test]
+fn who_cooperates_is_no_slower_and_the_others_have_their_half() {
+    for kernel in LOOP_KERNELS {
+        let program = (kernel.program)();
+        let c = compare_loops(&loaded().cooperating(), &program, 1).unwrap();
+        let of = |name: &str| c.arms.iter().find(|arm| arm.divides == name).unwrap();
+        for name in ["plain", "rp-steal"] {
+            let (alone, both) = (of(name), of(&format!("{name}+sch")));
+            assert!(!alone.cooperates && both.cooperates);
+            let gain = both.run.makespan.as_secs_f64() / alone.run.makespan.as_secs_f64();
+            assert!(gain < 1.0, "{}, {name}: {gain}", kernel.name);
+            for arm in [alone, both] {
+                let take = arm.others_take.unwrap();
+                assert!((1.7..2.02).contains(&take), "{}, {}: {take}", kernel.name, arm.divides);
+            }
+        }
+    }
+    // Who waits for all others at each barrier loses no turn to them.
+    let jacobi = (loop_kernel("jacobi").unwrap().program)();
+    let time = |loads: &[f64], cooperates| {
+        let cluster = Cluster::of_paper(4, 4, loads);
+        let cluster = if cooperates { cluster.cooperating() } else { cluster };
+        run_loops(&cluster, &jacobi, Divides::Plain, 1).unwrap().makespan.as_secs_f64()
+    };
+    let (all, one) = ([0.5, 0.5, 0.0, 0.0].repeat(4), [0.5]);
+    assert!(
+        time(&all, true) < 1.03 * time(&one, true) && time(&all, false) > 1.1 * time(&one, false)
+    );
+    // With nobody to yield to nothing changes.
+    assert_eq!(time(&[], true), time(&[], false));
+}
+
+/// The processors that nobody else uses, alone: as many of these by themselves.
+#[test]
+fn the_free_processors_alone_are_an_arm() {
+    let program = (loop_kernel("gauss").unwrap().program)();
+    let loads =
+        [vec![0.5; 4], vec![0.5, 0.0, 0.5, 0.5], vec![0.0; 4], vec![0.5, 0.5, 0.0, 0.0]].concat();
+    let c = compare_loops(&Cluster::of_paper(4, 4, &loads), &program, 1).unwrap();
+    let alone = c.arms.last().unwrap();
+    assert_eq!(
+        (alone.divides.as_str(), alone.cooperates, alone.others_take),
+        ("free-cpus", false, Some(1.0))
+    );
+    assert_eq!((c.best.as_str(), alone.loaded), ("free-cpus", Some(0.0)));
+    each_iteration_once(&program, &alone.run, "free-cpus");
+    for (p, load) in loads.iter().enumerate() {
+        let is_free = *load == 0.0;
+        assert_eq!(alone.run.loops[0].iterations[p] > 0, is_free, "{p}");
+        assert_eq!(alone.run.others[p], if is_free { 0.0 } else { 1.0 }, "{p}");
+    }
+    // On the paper's machine they are the half of each node.
+    let halves = compare_loops(&loaded(), &program, 1).unwrap().arms.pop().unwrap();
+    let dedicated = run_loops(&Cluster::of_paper(4, 2, &[]), &program, Divides::Plain, 1).unwrap();
+    assert_eq!(halves.run.makespan, dedicated.makespan);
+    // With all or none of them loaded there is no such arm.
+    let matrix = (loop_kernel("matrix").unwrap().program)();
+    for loads in [vec![0.5; 16], vec![]] {
+        let c = compare_loops(&Cluster::of_paper(4, 4, &loads), &matrix, 1).unwrap();
+        assert!(c.arms.iter().all(|arm| arm.divides != "free-cpus"), "{loads:?}");
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_runs() {
     let program = (loop_kernel("jacobi").unwrap().program)();
-    for divides in Divides::all() {
-        let run = |seed| run_loops(&loaded(), &program, divides, seed).unwrap();
-        assert_eq!(run(7), run(7), "{divides}");
-        assert_ne!(run(7).makespan, run(8).makespan, "{divides}");
+    for cluster in [loaded(), loaded().cooperating()] {
+        for divides in Divides::all() {
+            let run = |seed| run_loops(&cluster, &program, divides, seed).unwrap();
+            assert_eq!(run(7), run(7), "{divides}");
+            assert_ne!(run(7).makespan, run(8).makespan, "{divides}");
+        }
     }
 }
 
@@ -242,6 +308,7 @@ proptest! {
         uses in prop::collection::vec(0..8u32, 2),
         shrinks: bool,
         loads in prop::collection::vec(prop_oneof![Just(0.0), Just(1e-12), 0.0..0.99], 1..20),
+        cooperates: bool,
         seed: u64,
     ) {
         let list = |bit: u32| {
@@ -272,11 +339,21 @@ proptest! {
             }
         };
         let cluster = d.machine.cluster(&loads);
+        let cluster = if cooperates { cluster.cooperating() } else { cluster };
         prop_assume!(d.program.operations(&cluster) < 3e7);
-        let c = compare_loops(&cluster, &d.program, seed).unwrap();
+        let c = match compare_loops(&cluster, &d.program, seed) {
+            Ok(c) => c,
+            Err(e) => {
+                // Each wait may cost a turn of the others, of which each may take minutes.
+                prop_assert!(cooperates && e.to_string().contains("s together"), "{}", e);
+                return Err(TestCaseError::reject("it takes too long"));
+            }
+        };
         for arm in &c.arms {
             each_iteration_once(&d.program, &arm.run, &arm.divides);
             prop_assert!((0.0..=1.0).contains(&arm.run.waited), "{}: {}", arm.divides, arm.run.waited);
+            let others = &arm.run.others;
+            prop_assert!(others.iter().all(|part| (0.0..=1.0).contains(part)), "{}: {:?}", arm.divides, others);
         }
     }
 }

@@ -136,6 +136,35 @@ fn costs_and_errors_of_readings_count() {
     assert!(noisy.makespan_s < 1.1 * free.makespan_s, "{}", noisy.makespan_s);
 }
 
+/// Where a run cannot be made or does not end, and something costs more than all that it is a part of, that is named.
+#[test]
+fn costs_that_leave_no_time_are_named() {
+    let text = "[machine]\ncpus = 2\n[[program]]\nthreads = 3\nphase = \"1s\"\n\
+        [balancing]\nperiod = \"10ms\"\n";
+    let said = |costs: &str, policy: &str| {
+        let d = parse(&format!("{text}[costs]\n{costs}\n")).unwrap();
+        let policy = evenly_policies::by_name(policy).unwrap();
+        run(&d.scenario, policy, &d.options, d.expected).map(|_| ()).map_err(|e| e.to_string())
+    };
+    for (costs, policy, words) in [
+        (
+            "refill = \"900000s\"",
+            "juggle",
+            "costs.refill is 900000.00 s, where a phase is 1.00 s: ",
+        ),
+        (
+            "wake = \"900000s\"",
+            "static",
+            "costs.wake is 900000.00 s for each of 3 threads, where a phase is ",
+        ),
+    ] {
+        let e = said(costs, policy).unwrap_err();
+        assert!(e.starts_with(words), "{e}");
+    }
+    // What is dear and lets the programs end is no error.
+    assert_eq!(said("place = \"20ms\"", "static"), Ok(()));
+}
+
 #[test]
 fn cpus_that_go_are_missed() {
     let d = parse(&example("cpus-come-and-go")).unwrap();
@@ -157,7 +186,7 @@ fn what_is_wrong_is_named() {
         (String::from("[machine]\ncpus = 2\n"), "program: there is none"),
         (format!("[machine]\n{program}"), "machine: one of cpus"),
         (format!("[machine]\ncpus = 0\n{program}"), "machine.cpus: 0"),
-        (format!("[machine]\ncpus = 99999\n{program}"), "machine.cpus: 99999"),
+        (format!("[machine]\ncpus = 1000001\n{program}"), "machine.cpus: 1000001"),
         (format!("[machine]\nspeeds = [1.0, 0.0]\n{program}"), "machine.speeds: 0"),
         (format!("[machine]\nspeeds = [nan]\n{program}"), "machine.speeds: NaN"),
         (good.replace("cpus = 2", "cpus = \"two\""), "machine.cpus: invalid type"),
@@ -200,6 +229,14 @@ fn what_is_wrong_is_named() {
             "machine.hotplug: at 2.00 s no CPU",
         ),
         (with("[readings]\nstale = 1.0\n"), "readings.stale: 1"),
+        (
+            with("[balancing]\npolicy = \"jugle\"\n"),
+            "balancing.policy: there is no policy 'jugle' (did you mean juggle?); there are ideal, hybrid",
+        ),
+        (
+            good.replace("cpus = 2", "cpus = 1000000").replace("threads = 2", "threads = 1639"),
+            "program[0].threads: 1639 must be from 1 to 1638",
+        ),
         (with("[balancing]\nperiod = \"1ns\"\n"), "balancing.period"),
         (with("[balancing]\nperiod = \"soon\"\n"), "balancing.period"),
         (with("[balancing]\ndomains = \"numa\"\n"), "machine.numa"),

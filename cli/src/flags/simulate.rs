@@ -50,6 +50,9 @@ pub(crate) struct SimulateArgs {
     /// Let the period vary by a tenth, as `evenly run` does
     #[arg(long)]
     pub(crate) jitter: bool,
+    /// Pause balancing now and then to see what it is worth, and end it where it loses, as `evenly run` does
+    #[arg(long, conflicts_with_all = ["replay", "power5", "loops", "sweep"])]
+    pub(crate) guard: bool,
     /// Run what this file describes (TOML): any machine, programs, interference
     #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "cpus", "phase", "phases",
         "barrier"])]
@@ -79,8 +82,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", requires = "loops", conflicts_with_all = NOT_OF_LOOPS,
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) nodes: Option<u32>,
-    /// With --loops: the CPUs that others use as well, for example 0-1,4-5 [default: the first two of each
-    /// node]
+    /// With --loops: the CPUs that others use as well, for example 0-1,4-5 [default: half of each node]
     #[arg(long, value_name = "LIST", requires = "loops", conflicts_with_all = NOT_OF_LOOPS,
         value_parser = cpu_list)]
     pub(crate) loaded: Option<CpuSet>,
@@ -88,6 +90,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "PART", requires = "loops", conflicts_with_all = NOT_OF_LOOPS,
         value_parser = part)]
     pub(crate) load: Option<f64>,
+    /// With --loops: also with a scheduler on these CPUs that gives them to the others while the program waits, and
+    /// back as soon as it need not wait any more
+    #[arg(long, requires = "loops", conflicts_with_all = NOT_OF_LOOPS)]
+    pub(crate) cooperate: bool,
     /// Run ideal with 3 to 64 threads on all smaller numbers of CPUs, with periods of 0.01 to 5
     /// phases (Figure 10 of the paper), on all cores
     #[arg(long, conflicts_with_all = ["threads", "cpus", "phase", "period", "phases", "policy",

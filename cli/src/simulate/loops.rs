@@ -1,4 +1,4 @@
-//! `evenly simulate --loops`: parallel loops under all ways of dividing their iterations.
+//! `evenly simulate --loops`: parallel loops under all ways of dividing their iterations, on all processors and on those that are free.
 
 use super::read;
 use crate::flags::{LoopsArg, SimulateArgs};
@@ -13,9 +13,8 @@ use std::path::Path;
 
 const SCHEMA: &str = "evenly.simulate-loops/1";
 
-/// What others use of a CPU where nothing else is said: half of it, of so many CPUs of each node.
+/// What others use of a CPU where nothing else is said.
 const LOAD: f64 = 0.5;
-const LOADED: usize = 2;
 
 /// A longer list of CPUs is not shown.
 const LONGEST: usize = 24;
@@ -39,9 +38,10 @@ pub(super) fn compared(
     };
     let machine = machine(args, described.machine)?;
     let loads = loads(args, &machine)?;
-    let compared =
-        compare_loops(&machine.cluster(&loads), &described.program, args.seed.unwrap_or(1))
-            .with_context(|| format!("--loops {name}"))?;
+    let cluster = machine.cluster(&loads);
+    let cluster = if args.cooperate { cluster.cooperating() } else { cluster };
+    let compared = compare_loops(&cluster, &described.program, args.seed.unwrap_or(1))
+        .with_context(|| format!("--loops {name}"))?;
     let mut value = serde_json::to_value(&compared)?;
     value["schema"] = SCHEMA.into();
     value["program"] = name.as_str().into();
@@ -65,7 +65,8 @@ fn loads(args: &SimulateArgs, machine: &LoopMachine) -> anyhow::Result<Vec<f64>>
     let last = machine.processors.saturating_sub(1);
     let loaded = |p: usize| match &args.loaded {
         Some(list) => list.contains(CpuId(p as u32)),
-        None => p % machine.each() < LOADED,
+        None if machine.each() == 1 => p.is_multiple_of(2),
+        None => p % machine.each() < machine.each() / 2,
     };
     if let Some(cpu) = args.loaded.iter().flat_map(CpuSet::iter).find(|c| c.0 as usize > last) {
         anyhow::bail!("--loaded: there is no CPU {cpu}; the last is {last}");
@@ -87,19 +88,20 @@ fn text(name: &str, machine: &LoopMachine, c: &LoopComparison) -> String {
     );
     let _ = writeln!(
         t,
-        "  {:<12} {:>9} {:>8} {:>10} {:>9} {:>7}   % of {}",
+        "  {:<16} {:>8} {:>8} {:>9} {:>8} {:>7} {:>7}   % of {}",
         "",
         "",
         "of",
         "waiting,",
         "pages",
         "divided",
+        "others",
         if c.main.is_empty() { "all iterations" } else { &c.main },
     );
     let _ = writeln!(
         t,
-        "  {:<12} {:>9} {:>8} {:>10} {:>9} {:>7}   to each loaded, free CPU",
-        "divides", "time, s", "plain", "%", "moved", "anew"
+        "  {:<16} {:>8} {:>8} {:>9} {:>8} {:>7} {:>7}   to each loaded, free CPU",
+        "divides", "time, s", "plain", "%", "moved", "anew", "take"
     );
     c.arms.iter().for_each(|arm| row(&mut t, arm));
     let seconds = |time: Nanos| time.as_secs_f64();
@@ -120,15 +122,17 @@ fn text(name: &str, machine: &LoopMachine, c: &LoopComparison) -> String {
 
 fn row(t: &mut String, arm: &LoopArm) {
     let percent = |part: Option<f64>| part.map_or("-".into(), |p| format!("{:.2}", 100.0 * p));
+    let others = arm.others_take.map_or("-".into(), |times| format!("{times:.2}x"));
     let _ = writeln!(
         t,
-        "  {:<12} {:>9.3} {:>8.3} {:>10.1} {:>9} {:>7}   {:>6} {:>6}",
+        "  {:<16} {:>8.3} {:>8.3} {:>9.1} {:>8} {:>7} {:>7}   {:>6} {:>6}",
         arm.divides,
         arm.run.makespan.as_secs_f64(),
         arm.of_plain,
         100.0 * arm.run.waited,
         arm.run.transfers,
         arm.divisions,
+        others,
         percent(arm.loaded),
         percent(arm.free)
     );

@@ -210,12 +210,18 @@ fn pin_the_rest(
     membership: &Membership,
     failures: &mut Vec<Failure>,
 ) {
+    let mut moves = vec![false; membership.threads.len()];
+    for m in &plan.moves {
+        if let Some(moves) = moves.get_mut(m.thread) {
+            *moves = true;
+        }
+    }
     for (i, t) in membership.threads.iter().enumerate() {
         let is_here = |cpu: &CpuId| snapshot.cpus.binary_search_by_key(cpu, |c| c.id).is_ok();
         let Some(cpu) = t.place.cpu.filter(is_here) else { continue };
         // The kernel puts a thread elsewhere when the CPUs of its mask go offline.
         let may_stay = membership.masks.get(t.place.mask).is_some_and(|m| m.contains(cpu));
-        if !t.place.movable || !may_stay || plan.moves.iter().any(|m| m.thread == i) {
+        if !t.place.movable || !may_stay || moves[i] {
             continue;
         }
         let thread = t.meta.id;

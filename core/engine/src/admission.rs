@@ -141,7 +141,7 @@ impl Balancer {
         }
         let t = &self.membership.threads[index];
         let (meta, times, read_at) = (t.meta.clone(), t.account.last, t.account.read_at);
-        self.unregister(index, machine.now(), Leaving::To(to), observers);
+        self.unregister(&[index], machine.now(), Leaving::To(to), observers);
         let thread = Candidate {
             id,
             pid: meta.pid,
@@ -169,7 +169,7 @@ impl Balancer {
         let times = self.membership.threads[index].account.last;
         self.unweigh(index);
         self.actuate(machine);
-        self.unregister(index, now, Leaving::Idle, observers);
+        self.unregister(&[index], now, Leaving::Idle, observers);
         Some(times)
     }
 
@@ -181,18 +181,24 @@ impl Balancer {
         }
     }
 
+    /// Drops the threads at these places, which are in order.
     pub(crate) fn unregister(
         &mut self,
-        index: usize,
+        places: &[usize],
         now: Nanos,
         why: Leaving,
         observers: &mut [Box<dyn Observer>],
     ) {
-        if let Some(agents) = &mut self.agents {
-            let t = &mut self.membership.threads[index];
-            t.place.migrations += agents.leave(t.meta.id);
+        if places.is_empty() {
+            return;
         }
-        self.membership.unregister(index, now, now - self.began, why, observers);
+        if let Some(agents) = &mut self.agents {
+            for &place in places {
+                let t = &mut self.membership.threads[place];
+                t.place.migrations += agents.leave(t.meta.id);
+            }
+        }
+        self.membership.unregister(places, now, now - self.began, why, observers);
         self.pauses.guard.disturbed(now);
     }
 }

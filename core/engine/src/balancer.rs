@@ -306,11 +306,10 @@ impl Balancer {
         // A policy that places threads by load asks for no turns.
         observation.short_phases = !has_knowledge && observation.phases.are_short(period);
         observation.read(machine, agents, &mut self.membership.threads, now);
-        while let Some(ended) = self.observation.next_ended() {
-            // What it was given may outlive it, as control groups do.
-            self.unweigh(ended);
-            self.unregister(ended, now, Leaving::Ended, observers);
-        }
+        let ended = self.observation.take_ended();
+        // What they were given may outlive them, as control groups do.
+        ended.iter().for_each(|&ended| self.unweigh(ended));
+        self.unregister(&ended, now, Leaving::Ended, observers);
         let first = elapsed == Nanos::ZERO;
         let agents = self.agents.as_deref().filter(|_| self.lead.by_agents);
         let (busy, unknown) = self.observation.book(
@@ -332,15 +331,17 @@ impl Balancer {
         // While no thread computes (all wait for input, say), none is given back: the program as a
         // whole rests.
         let mut left = Vec::new();
-        let is_quiet = |t: &ManagedThread| t.account.quiet >= QUIET;
-        while busy && let Some(idle) = self.membership.threads.iter().position(is_quiet) {
+        let is_quiet = |t: &ManagedThread| busy && t.account.quiet >= QUIET;
+        let each = self.membership.threads.iter().enumerate();
+        let idle: Vec<usize> = each.filter(|(_, t)| is_quiet(t)).map(|(i, _)| i).collect();
+        for &idle in &idle {
             let t = &self.membership.threads[idle];
             let thread = t.meta.id;
             left.push((thread, t.account.last));
             self.actions.push(Action::Restore { thread });
             self.unweigh(idle);
-            self.unregister(idle, now, Leaving::Idle, observers);
         }
+        self.unregister(&idle, now, Leaving::Idle, observers);
         left
     }
 

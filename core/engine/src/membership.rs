@@ -18,6 +18,14 @@ pub(crate) enum Leaving {
     To(DomainId),
 }
 
+/// Takes what is at these places, which are in order, out of a list.
+pub(crate) fn drop_places<T>(list: &mut Vec<T>, places: &[usize]) {
+    let (mut places, mut at) = (places.iter().copied().peekable(), 0..);
+    if places.peek().is_some() {
+        list.retain(|_| at.next().is_some_and(|at| places.next_if_eq(&at).is_none()));
+    }
+}
+
 /// The threads of a domain.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
@@ -74,27 +82,31 @@ impl Membership {
         self.most = self.most.max(self.threads.len() as u32);
     }
 
-    /// Drops a thread, and keeps its summary. `at` is the time since balancing began.
+    /// Drops the threads at these places, which are in order, and keeps their summaries. `at` is the time since
+    /// balancing began. O(n), however many they are.
     pub(crate) fn unregister(
         &mut self,
-        index: usize,
+        places: &[usize],
         now: Nanos,
         at: Nanos,
         why: Leaving,
         observers: &mut [Box<dyn Observer>],
     ) {
-        let t = self.threads.remove(index);
-        self.changed = true;
+        self.changed |= !places.is_empty();
         let to = match why {
             Leaving::To(domain) => Some(domain),
             Leaving::Ended | Leaving::Idle => None,
         };
         let ended = why == Leaving::Ended;
-        for o in observers {
-            o.event(&Event::Left { at, id: t.meta.id, ended, to });
+        for &place in places {
+            let t = &self.threads[place];
+            for o in observers.iter_mut() {
+                o.event(&Event::Left { at, id: t.meta.id, ended, to });
+            }
+            let until = if to.is_some() { t.account.read_at } else { now };
+            self.finished.push((t.summary(until), t.place.mask));
         }
-        let until = if to.is_some() { t.account.read_at } else { now };
-        self.finished.push((t.summary(until), t.place.mask));
+        drop_places(&mut self.threads, places);
     }
 
     /// The domain has other CPUs: threads that shared a mask may now differ.
@@ -152,12 +164,25 @@ mod tests {
         let (mut m, _) = threads(&[0, 1], 2);
         m.threads[0].place.mask = m.number_of_mask(cpus("0"));
         m.threads[0].account.read_at = Nanos(70);
-        m.unregister(0, Nanos(100), Nanos(90), Leaving::To(DomainId(1)), &mut []);
+        m.unregister(&[0], Nanos(100), Nanos(90), Leaving::To(DomainId(1)), &mut []);
         assert_eq!((m.position(id(0)), m.position(id(1)), m.most()), (None, Some(0), 2));
         let all = m.summaries(Nanos(100), |_| 0);
         // Its account ends with its last reading here; it could not use all that others could.
         assert_eq!(all.iter().map(|t| t.present_s).collect::<Vec<_>>(), [7e-8, 1e-7]);
         assert_eq!(all.iter().map(|t| t.own_mask).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn those_that_leave_together_leave_the_others_in_order() {
+        let (mut m, _) = threads(&[0, 1, 0, 1, 0], 2);
+        m.changed = false;
+        m.unregister(&[], Nanos(1), Nanos(1), Leaving::Ended, &mut []);
+        assert!(!m.changed && m.threads.len() == 5);
+        m.unregister(&[0, 3, 4], Nanos(1), Nanos(1), Leaving::Ended, &mut []);
+        let left: Vec<_> = m.threads.iter().map(|t| t.meta.id).collect();
+        assert_eq!((left, m.changed), (vec![id(1), id(2)], true));
+        let gone: Vec<_> = m.finished.iter().map(|(t, _)| t.id).collect();
+        assert_eq!(gone, [id(0), id(3), id(4)]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use crate::account::Stretch;
 use crate::agents::Agents;
 use crate::managed::ManagedThread;
+use crate::membership::drop_places;
 use crate::phases::{Participant, Phases};
 use crate::placement::Placement;
 use crate::ranks::links;
@@ -79,14 +80,13 @@ impl Observation {
         }
     }
 
-    /// The last thread that has ended, by its place; it is no longer among the readings then.
-    pub(crate) fn next_ended(&mut self) -> Option<usize> {
-        let ended = self.readings.iter().position(|r| *r == Reading::Gone)?;
-        self.readings.remove(ended);
-        if ended < self.read_at.len() {
-            self.read_at.remove(ended);
-        }
-        Some(ended)
+    /// The threads that have ended, by their places, in order; they are no longer among the readings then.
+    pub(crate) fn take_ended(&mut self) -> Vec<usize> {
+        let gone = |(at, r): (usize, &Reading)| (*r == Reading::Gone).then_some(at);
+        let ended: Vec<usize> = self.readings.iter().enumerate().filter_map(gone).collect();
+        drop_places(&mut self.readings, &ended);
+        drop_places(&mut self.read_at, &ended);
+        ended
     }
 
     /// Asks how many instructions the threads have retired, where they are counted, and finds out how

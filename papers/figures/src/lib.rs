@@ -225,9 +225,16 @@ pub const FIGURES: &[Info] = &[
     Info {
         id: "loops-4",
         paper: Paper::Loops,
-        number: "4, plain and LB",
+        number: "4",
         title: "six kernels on 16 processors, of which others use some",
         make: loops::execution,
+    },
+    Info {
+        id: "loops-5",
+        paper: Paper::Loops,
+        number: "5",
+        title: "16 processors of which others use some, against fewer that nobody else uses",
+        make: loops::dedicated,
     },
 ];
 

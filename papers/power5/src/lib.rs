@@ -10,7 +10,8 @@
 //!
 //! A rank that is woken becomes runnable at once and runs after the *latency* of its scheduling class:
 //! under CFS another process may have its CPU ([`Latency`]); in the class of HPC tasks no other
-//! process goes first. As in the paper a rank computes as long as it is runnable, so latency is computing, and
+//! process goes first. It may be woken several times in an iteration ([`Program::wakes`]); all of that latency
+//! comes at the beginning then. As in the paper a rank computes as long as it is runnable, so latency is computing, and
 //! the other context of its core is busy meanwhile.
 //!
 //! When ranks are woken their iterations are over, and there is a balancing point: the policy `hpc-*`
@@ -75,6 +76,9 @@ pub struct Program {
     pub work_s: Vec<Vec<f64>>,
     /// Iterations at the beginning that are its initialisation.
     pub initial: usize,
+    /// How often each rank is woken in each iteration, by rank: 1 where it only waits for the next one, more
+    /// or less (also a part of 1, on the average) where messages come meanwhile.
+    pub wakes: Vec<Vec<f64>>,
     /// The core of each rank; two at most are on one.
     pub cores: Vec<usize>,
     /// What each rank needs before it begins its next iteration.
@@ -181,7 +185,8 @@ pub fn run(program: &Program, arm: &Arm, latency: Latency) -> Run {
 #[must_use]
 pub fn run_with(program: &Program, arm: &Arm, latency: Latency, points: Points) -> Run {
     let ranks = program.work_s.len();
-    assert!(program.cores.len() == ranks && program.needs.len() == ranks, "lists of a program");
+    let lists = [program.cores.len(), program.needs.len(), program.wakes.len()];
+    assert!(lists == [ranks; 3], "lists of a program");
     let (mut policy, tuning, latency_s) = match arm {
         Arm::Balanced(h, p) => (Some(Hpc::new(*h)), p.clone(), latency.hpc_s),
         _ => (None, Parameters::default(), latency.normal_s),
@@ -255,7 +260,8 @@ impl Power5<'_> {
     /// The rank becomes runnable.
     fn begin(&mut self, rank: usize) {
         let priority = self.priorities[rank];
-        self.doing[rank] = Doing::Latent(self.now + self.latency_s);
+        let wakes = self.program.wakes[rank].get(self.did[rank].len()).copied().unwrap_or(1.0);
+        self.doing[rank] = Doing::Latent(self.now + self.latency_s * wakes);
         self.did[rank].push(Did { from_s: self.now, computed_s: 0.0, waited_s: 0.0, priority });
     }
 

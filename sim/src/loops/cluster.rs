@@ -1,12 +1,14 @@
 //! Nodes of several processors each, and how these are shared with others.
 
+use super::cooperate::Cooperation;
 use evenly_iterations::Memory;
 use evenly_model::Nanos;
 use evenly_model::stats::Random;
+use std::collections::BTreeSet;
 
 /// Turns differ by so much of their length: those of two processors would keep their distance for ever otherwise, and what a run
 /// takes would depend on it.
-const JITTER: f64 = 0.1;
+pub(super) const JITTER: f64 = 0.1;
 
 /// What memory and messages take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,9 @@ pub struct Cluster {
     pub quantum: Nanos,
     /// The part of each processor that others use, from 0 to 0.99.
     pub loads: Vec<f64>,
+    /// Whether the processors that others use are given away while the program waits, and given back when it need not wait any
+    /// more.
+    pub cooperates: Option<Cooperation>,
 }
 
 impl Cluster {
@@ -42,6 +47,39 @@ impl Cluster {
     #[must_use]
     pub fn of_paper(nodes: usize, each: usize, loads: &[f64]) -> Self {
         LoopMachine { nodes, processors: nodes * each, ..LoopMachine::default() }.cluster(loads)
+    }
+
+    /// The same, and its processors cooperate, as in the paper.
+    #[must_use]
+    pub fn cooperating(&self) -> Self {
+        let round_trip = self.costs.message + self.costs.message;
+        Self { cooperates: Some(Cooperation::of_paper(round_trip)), ..self.clone() }
+    }
+
+    /// The processors that nobody else uses; None where these are all or none.
+    #[must_use]
+    pub fn unloaded(&self) -> Option<Self> {
+        let free = self.free();
+        if free.is_empty() || free.len() == self.memory.processors() {
+            return None;
+        }
+        // Nodes without any are left out.
+        let of: Vec<usize> = free.iter().map(|&p| self.memory.nodes[p]).collect();
+        let kept: BTreeSet<usize> = of.iter().copied().collect();
+        let nodes = of.iter().map(|node| kept.range(..node).count()).collect();
+        // On one node nothing is fetched.
+        let fetch = if kept.len() > 1 { self.memory.fetch } else { Nanos::ZERO };
+        Some(Self {
+            memory: Memory { nodes, fetch, ..self.memory.clone() },
+            loads: vec![0.0; free.len()],
+            ..self.clone()
+        })
+    }
+
+    /// Those that nobody else uses.
+    pub(super) fn free(&self) -> Vec<usize> {
+        let is_free = |p: &usize| self.loads.get(*p).is_none_or(|load| *load <= 0.0);
+        (0..self.memory.processors()).filter(is_free).collect()
     }
 }
 
@@ -105,6 +143,7 @@ impl LoopMachine {
             costs: self.costs,
             quantum: self.quantum,
             loads: all.collect(),
+            cooperates: None,
         }
     }
 }
@@ -118,6 +157,8 @@ pub(super) struct Shared {
     /// The present turn of the program.
     from: u64,
     until: u64,
+    /// What others had before it.
+    others_ns: u64,
 }
 
 impl Shared {
@@ -125,7 +166,7 @@ impl Shared {
         let mut random = Random::new(seed);
         let whole = quantum.0 as f64 / (1.0 - load);
         let from = (random.unit() * whole) as u64;
-        Self { random, quantum_ns: quantum.0 as f64, load, from, until: from }
+        Self { random, quantum_ns: quantum.0 as f64, load, from, until: from, others_ns: from }
     }
 
     fn turn(&mut self, length_ns: f64) -> u64 {
@@ -135,11 +176,9 @@ impl Shared {
 
     /// When the program has it, from `at` on, which never goes back.
     pub(super) fn on(&mut self, at: u64) -> u64 {
-        if self.load <= 0.0 {
-            return at;
-        }
         while self.until <= at {
             let others = self.turn(self.quantum_ns * self.load / (1.0 - self.load));
+            self.others_ns += others;
             self.from = self.until + others;
             self.until = self.from + self.turn(self.quantum_ns);
         }
@@ -148,15 +187,18 @@ impl Shared {
 
     /// When the program has had it for so long, from `at` on.
     pub(super) fn computes(&mut self, at: u64, mut work: u64) -> u64 {
-        if self.load <= 0.0 {
-            return at + work;
-        }
         let mut at = self.on(at);
         while work > self.until - at {
             work -= self.until - at;
             at = self.on(self.until);
         }
         at + work
+    }
+
+    /// For how long others have had it until `at`.
+    pub(super) fn others(&mut self, at: u64) -> u64 {
+        self.on(at);
+        self.others_ns - self.from.saturating_sub(at)
     }
 }
 
@@ -166,13 +208,16 @@ mod tests {
 
     #[test]
     fn a_processor_is_shared_by_the_part_that_is_said() {
-        for load in [0.0, 0.25, 0.5, 0.9] {
+        for load in [0.25, 0.5, 0.9] {
             let mut shared = Shared::new(Nanos::from_millis(10), load, 7);
             let work = 100_000_000_000;
             let at = shared.on(3);
             let took = shared.computes(at, work) - at;
             let expected = work as f64 / (1.0 - load);
             assert!((took as f64 / expected - 1.0).abs() < 0.01, "{load}: {took}");
+            let end = at + took;
+            let others = shared.others(end) as f64 / end as f64;
+            assert!((others / load - 1.0).abs() < 0.02, "{load}: {others}");
         }
     }
 

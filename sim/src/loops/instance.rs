@@ -1,6 +1,7 @@
 //! One instance of a loop: each processor takes tasks until there are none, in the order of time.
 
-use super::cluster::{Cluster, Shared};
+use super::cluster::Cluster;
+use super::cpu::Cpu;
 use super::pages::{Access, Pages};
 use super::program::{LoopProgram, ParallelLoop, Updates};
 use evenly_iterations::{HandsOut, Measured, Plan, Section, Sizes, Use, weight};
@@ -13,7 +14,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Machine<'c> {
     pub(super) cluster: &'c Cluster,
-    pub(super) cpus: Vec<Shared>,
+    pub(super) cpus: Vec<Cpu>,
     pages: Pages,
     /// When each node has sent what it was asked for.
     wires: Vec<u64>,
@@ -25,10 +26,8 @@ pub(super) struct Machine<'c> {
 impl<'c> Machine<'c> {
     pub(super) fn new(cluster: &'c Cluster, program: &LoopProgram, seed: u64) -> Self {
         let nodes = cluster.memory.nodes.iter().max().map_or(1, |last| last + 1);
-        let cpu = |p: usize| {
-            let load = cluster.loads.get(p).copied().unwrap_or(0.0);
-            Shared::new(cluster.quantum, load, seed.wrapping_mul(0x10_0001).wrapping_add(p as u64))
-        };
+        let cpu =
+            |p: usize| Cpu::new(cluster, p, seed.wrapping_mul(0x10_0001).wrapping_add(p as u64));
         Self {
             cluster,
             cpus: (0..cluster.memory.processors()).map(cpu).collect(),

@@ -63,6 +63,8 @@ pub struct LoopRun {
     pub messages: u64,
     /// Of all processors' time, the part in which they waited at barriers.
     pub waited: f64,
+    /// Of the time, the part in which others had each processor.
+    pub others: Vec<f64>,
     /// The power of each processor, at the end.
     pub powers: Vec<f64>,
     /// By loop.
@@ -137,6 +139,8 @@ pub fn run_loops(
         divisions: known.scheduler.divisions(),
         iterations: known.iterations,
     };
+    let others = machine.cpus.iter_mut();
+    let others = others.map(|cpu| cpu.others(at) as f64 / at.max(1) as f64).collect();
     Ok(LoopRun {
         makespan: Nanos(at),
         barriers,
@@ -144,6 +148,7 @@ pub fn run_loops(
         diffs: machine.diffs,
         messages: machine.messages,
         waited: waited as f64 / all,
+        others,
         powers: common.powers.get().to_vec(),
         loops: program.loops.iter().zip(loops).map(of_loop).collect(),
     })

@@ -14,9 +14,9 @@ use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
 impl Sim {
     fn spend(&mut self, cost: Nanos) {
-        self.own += cost.0;
+        self.own = self.own.saturating_add(cost.0);
         if let Some(deferred) = &mut self.deferred {
-            *deferred += cost.0;
+            *deferred = deferred.saturating_add(cost.0);
             return;
         }
         if cost > Nanos::ZERO {
@@ -60,7 +60,7 @@ impl Sim {
         if !mask.iter().any(|c| self.queues.get(c.0 as usize).is_some_and(|q| q.online)) {
             return Err(ApplyError::Unusable { wanted: mask.clone() });
         }
-        self.tasks[t].mask = mask.clone();
+        self.remask(t, mask.clone());
         Ok(t)
     }
 }
@@ -224,7 +224,7 @@ impl Actuator for Sim {
         if let Some(t) = self.living(id)
             && !self.scenario.threads[t].own_mask
         {
-            self.tasks[t].mask = self.tasks[t].original.clone();
+            self.remask(t, self.tasks[t].original.clone());
         }
     }
 

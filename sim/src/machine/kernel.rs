@@ -11,7 +11,9 @@ use std::cmp::Reverse;
 impl Sim {
     /// Reactive balancing: an idle CPU pulls a thread from the one with most.
     pub(super) fn fell_idle(&mut self, cpu: usize) {
+        // Threads that are pinned are where they are pinned.
         if !self.scenario.kernel.reactive
+            || self.roaming == 0
             || !self.queues[cpu].online
             || !self.queues[cpu].tasks.is_empty()
         {
@@ -42,7 +44,7 @@ impl Sim {
     pub(super) fn moved(&mut self, t: usize, by_kernel: bool) {
         let refill = self.scenario.costs.refill.0 * UNITS;
         let task = &mut self.tasks[t];
-        task.left = task.left.map(|w| w + refill);
+        task.left = task.left.map(|w| w.saturating_add(refill));
         task.moves += 1;
         self.kernel_moves += u64::from(by_kernel);
     }
@@ -66,10 +68,29 @@ impl Sim {
     }
 
     pub(super) fn starting_cpu(&mut self, t: usize) -> usize {
-        let allowed = self.online_of(&self.tasks[t].mask);
-        match self.scenario.placement {
-            Placement::Random if !allowed.is_empty() => allowed[self.random.below(allowed.len())],
-            _ => self.emptiest(&allowed),
+        let mask = &self.tasks[t].mask;
+        if self.scenario.placement == Placement::Random {
+            let allowed = self.online_of(mask);
+            if !allowed.is_empty() {
+                return allowed[self.random.below(allowed.len())];
+            }
+        }
+        let (mut best, mut fewest) = (0, usize::MAX);
+        for (c, q) in self.queues.iter().enumerate() {
+            if q.tasks.len() < fewest && q.online && mask.contains(CpuId(c as u32)) {
+                (best, fewest) = (c, q.tasks.len());
+                if fewest == 0 {
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    /// A thread has the mask again that it started with; a stranger's is the same throughout.
+    fn widen(&mut self, t: usize) {
+        if t < self.threads() {
+            self.remask(t, self.tasks[t].original.clone());
         }
     }
 
@@ -133,7 +154,7 @@ impl Sim {
             // As the kernel does: the mask, if one of its CPUs is left; else the original one;
             // else any CPU.
             if self.online_of(&self.tasks[t].mask).is_empty() {
-                self.tasks[t].mask = self.tasks[t].original.clone();
+                self.widen(t);
             }
             let mut to = self.online_of(&self.tasks[t].mask);
             if to.is_empty() {

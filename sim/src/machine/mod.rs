@@ -50,6 +50,8 @@ struct Task {
     state: TaskState,
     cpu: usize,
     mask: CpuSet,
+    /// Whether the mask has more than one CPU.
+    roams: bool,
     original: CpuSet,
     /// Which program; None for strangers.
     program: Option<usize>,
@@ -109,6 +111,8 @@ pub struct Sim {
     programs: Vec<Program>,
     /// Threads of programs that have not ended.
     left: usize,
+    /// Those of them whose masks have more than one CPU.
+    roaming: usize,
     last_end: u64,
     /// A thread of a program has blocked or ended since this was last asked.
     one_blocked: bool,
@@ -163,6 +167,7 @@ impl Sim {
             state: TaskState::NotStarted,
             cpu: mask.first().map_or(0, |c| c.0 as usize),
             mask: mask.clone(),
+            roams: has_several(mask),
             original: mask.clone(),
             program,
             left,
@@ -200,6 +205,7 @@ impl Sim {
             tasks: threads.chain(strangers).collect(),
             programs,
             left: scenario.threads.len(),
+            roaming: scenario.threads.iter().filter(|t| has_several(&t.mask)).count(),
             last_end: 0,
             one_blocked: false,
             random: Random::new(scenario.seed),
@@ -481,6 +487,14 @@ impl Sim {
         (out, Nanos(self.deferred.take().unwrap_or_default()))
     }
 
+    /// A thread has another mask from now on.
+    fn remask(&mut self, t: usize, mask: CpuSet) {
+        let roams = has_several(&mask);
+        let task = &mut self.tasks[t];
+        self.roaming = self.roaming + usize::from(roams) - usize::from(task.roams);
+        (task.mask, task.roams) = (mask, roams);
+    }
+
     fn at(&mut self, time: u64, event: Event) {
         self.sequence += 1;
         self.events.push(Reverse((time.max(self.now), self.sequence, event)));
@@ -516,6 +530,11 @@ impl Task {
     fn alive(&self) -> bool {
         matches!(self.state, TaskState::Runnable | TaskState::Blocked)
     }
+}
+
+/// Whether it has more than one CPU.
+fn has_several(mask: &CpuSet) -> bool {
+    mask.words().iter().map(|w| w.count_ones()).sum::<u32>() > 1
 }
 
 fn id_of(t: usize) -> ThreadId {

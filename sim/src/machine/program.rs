@@ -159,7 +159,8 @@ impl Sim {
 
     fn wake(&mut self, t: usize) {
         let cpu = self.tasks[t].cpu;
-        if self.scenario.kernel.reactive && !self.queues[cpu].tasks.is_empty() {
+        let may_go = self.tasks[t].roams && self.scenario.kernel.reactive;
+        if may_go && !self.queues[cpu].tasks.is_empty() {
             let idle = (0..self.queues.len()).find(|&c| {
                 let q = &self.queues[c];
                 q.online && q.tasks.is_empty() && self.tasks[t].mask.contains(CpuId(c as u32))
@@ -185,6 +186,7 @@ impl Sim {
         self.tasks[t].ended = Some(Nanos(self.now));
         (self.left, self.last_end, self.one_blocked) = (self.left - 1, self.now, true);
         let Some(program) = self.tasks[t].program else { return };
+        self.roaming -= usize::from(std::mem::take(&mut self.tasks[t].roams));
         let p = &mut self.programs[program];
         p.alive -= 1;
         p.arrived -= usize::from(waited_at_barrier);

@@ -266,7 +266,7 @@ impl Sim {
     pub(crate) fn stall_cpus(&mut self, cpus: std::ops::Range<usize>) -> Nanos {
         let cost = self.scenario.costs.point;
         if cost > Nanos::ZERO {
-            self.own += cost.0;
+            self.own = self.own.saturating_add(cost.0);
             cpus.for_each(|cpu| self.hold_cpu(cpu, cost));
         }
         cost
@@ -279,10 +279,11 @@ impl Sim {
         }
         self.settle(cpu);
         let q = &mut self.queues[cpu];
-        q.settled += time.0;
-        q.slice_end += time.0;
+        q.settled = q.settled.saturating_add(time.0);
+        q.slice_end = q.slice_end.saturating_add(time.0);
         for &t in &q.tasks {
-            self.tasks[t].waited += time.0;
+            let waited = &mut self.tasks[t].waited;
+            *waited = waited.saturating_add(time.0);
         }
         self.plan(cpu);
     }

@@ -2,6 +2,10 @@
 //!
 //! Invariant: what divides iterations is the code of the runtime, `evenly_iterations::Scheduler`.
 
+mod bars;
+mod cooperation;
+mod dedicated;
 mod execution;
 
+pub(crate) use dedicated::figure as dedicated;
 pub(crate) use execution::figure as execution;

@@ -121,7 +121,9 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         Finding {
             paper: "NUCOLB moves about 300 tasks in its first call and 100 in later ones",
             here: format!(
-                "{:.0} in the first and {:.0} in the last; `greedy-comm` {:.0} a call, `nuco+` {:.0}",
+                "{:.0} in the first and {:.0} in the last; `greedy-comm` {:.0} a call, `nuco+` {:.0}. Loads stay \
+                 what they are here, so that there is nothing left to be moved for; where each changes by up to 10 % from \
+                 one window to the next `nuco` moves 270 and 113 (policies/nuco/tests/differences.rs)",
                 nuco.first,
                 nuco.last,
                 comm.migrations,
