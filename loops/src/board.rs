@@ -7,7 +7,7 @@
 //! What is left to do is counted: that each thread finds no further task; or, where threads overtake each other, the tasks. Then
 //! whoever comes when all tasks have been carried out is late, and has no part in the instance.
 //!
-//! Invariants (`tests/loom.rs` tries all interleavings):
+//! Invariants (`tests/loom.rs` tries interleavings, with a bound on preemptions):
 //! - One thread sets an instance up, and one sums it up: the first that begins it, and the last that has done something.
 //! - While one of both does so no other thread takes tasks.
 //! - No thread leaves an instance before each task of it was carried out.
@@ -19,7 +19,7 @@ use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 
@@ -113,10 +113,11 @@ impl Board {
         }
     }
 
-    /// Whether what was read of this instance is of no later one: for whoever may be late.
+    /// Whether what was read of this instance is of no later one: for whoever may be late. If it is not, all that others wrote in
+    /// this instance is seen from now on.
     pub fn is_at(&self, instance: u32) -> bool {
         fence(Acquire);
-        self.claimed.load(Relaxed) == instance
+        self.claimed.load(Acquire) == instance
     }
 
     /// So much of an instance is done. Whoever does the last of it sums up.

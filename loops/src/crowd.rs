@@ -19,6 +19,9 @@ pub(crate) struct Crowd {
 impl Crowd {
     /// The calling thread is that of this number. Whether all of so many have come, and are more than their CPUs.
     pub(crate) fn add(&mut self, thread: usize, threads: usize) -> bool {
+        if self.came.contains(&thread) {
+            return self.is_one(threads);
+        }
         // Where it cannot be found out the threads will be as many as somebody wanted.
         let own = allowed().unwrap_or_else(|| (0..threads as u32).map(CpuId).collect());
         let usable = std::thread::available_parallelism().map_or(threads, std::num::NonZero::get);
@@ -31,9 +34,7 @@ impl Crowd {
             self.quota = Some(usable);
         }
         self.cpus = self.cpus.or(own);
-        if !self.came.contains(&thread) {
-            self.came.push(thread);
-        }
+        self.came.push(thread);
     }
 
     fn is_one(&self, threads: usize) -> bool {
@@ -56,7 +57,6 @@ mod tests {
     fn crowd(threads: &[(&str, usize)]) -> bool {
         let mut crowd = Crowd::default();
         for (thread, (cpus, usable)) in threads.iter().enumerate() {
-            crowd.note(thread, &cpus.parse().unwrap(), *usable);
             crowd.note(thread, &cpus.parse().unwrap(), *usable);
         }
         crowd.is_one(threads.len())

@@ -89,8 +89,10 @@ impl Declaration<'_> {
     }
 
     /// The loop ends when all of its iterations are carried out, even if a thread has not begun it: one whose CPU somebody else has.
-    /// That thread is given nothing, and goes on to the next loop. To be said only where no thread changes, after the loop, what
-    /// another one needs on its way to it, as its bounds. If not said, no thread goes on before all have come.
+    /// That thread is given nothing, and goes on to the next loop, while the others may be any number of loops ahead. To be said
+    /// only where what a thread reads outside of loops is its own, or is not written any more: neither by another thread after
+    /// the loop (bounds, pointers that are swapped) nor by later loops (results that it looks at between two loops). If not
+    /// said, no thread goes on before all have come.
     pub fn overtakes(mut self) -> Self {
         self.overtakes = true;
         self

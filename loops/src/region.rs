@@ -113,7 +113,7 @@ impl Region {
         lane.instance.store(instance, Release);
         let set_up = || self.set_up(instance, bounds);
         let forked = || self.team.is_forked();
-        let completes = match self.board.begin(instance, self.patience(), set_up, forked) {
+        let completes = match self.board.begin(instance, self.patience(None), set_up, forked) {
             Begun::Within(completes) => completes,
             Begun::Late => return Ok(self.late(thread, instance, bounds)),
             Begun::GivenUp => {
@@ -136,8 +136,12 @@ impl Region {
         Ok(State { tasks, hands_out, completes, ..State::new(thread, instance, bounds) })
     }
 
-    fn patience(&self) -> Patience {
-        self.team.patience(Nanos(self.took_ns.load(Relaxed)), self.board.overtakes())
+    /// How a thread waits that has nothing to do, in an instance that is handed out so.
+    fn patience(&self, hands_out: Option<How>) -> Patience {
+        // What is its own in the next instance nobody else would carry out while it is without its CPU.
+        let may_yield = matches!(hands_out, Some(How::Owned { steals: true } | How::Next(_)));
+        let took = Nanos(self.took_ns.load(Relaxed));
+        self.team.patience(may_yield.then_some((took, self.board.overtakes())))
     }
 
     /// What the thread has begun is over.
@@ -197,7 +201,8 @@ impl Region {
         scheduler.end(&mut common, outcome);
         // Of one in which a thread was kept from its CPU it would be longer.
         let before = self.took_ns.load(Relaxed);
-        self.took_ns.store(makespan.0.min(before + before / 8 + 1_000), Relaxed);
+        let most = if before == 0 { u64::MAX } else { before + before / 8 + 1_000 };
+        self.took_ns.store(makespan.0.min(most), Relaxed);
         if let Some(teller) = &self.teller {
             teller.ends(&measured, makespan, scheduler.policy(), &common.powers);
         }
@@ -224,7 +229,9 @@ impl Region {
         }
         let instance = state.instance;
         self.board.complete(instance, state.completes, || self.sum_up(instance));
-        let all = self.board.end(instance, self.patience(), || self.team.is_forked());
+        let all = self
+            .board
+            .end(instance, self.patience(Some(state.hands_out)), || self.team.is_forked());
         self.leave(state);
         if all { Ok(None) } else { Err(self.why_not()) }
     }
@@ -327,7 +334,13 @@ impl Region {
         if self.board.is_given_up() {
             return Err(self.why_not());
         }
-        self.team.gather(thread, given, || self.board.is_given_up()).ok_or_else(|| {
+        // Who has not begun the instance is late, and no other thread that has ended.
+        let instance = self.lanes[thread].instance.load(Relaxed);
+        let lanes = &self.lanes;
+        let has_begun = move |other: usize| {
+            lanes[other].instance.load(Acquire).wrapping_sub(instance) as i32 >= 0
+        };
+        self.team.gather(thread, given, has_begun, || self.board.is_given_up()).ok_or_else(|| {
             if !self.team.is_forked() {
                 let why = "a thread ended before it had reduced".into();
                 self.board.give_up(LoopsError::GivenUp { region: self.name.clone(), why });

@@ -104,10 +104,12 @@ impl Shared {
         self.members.len()
     }
 
-    /// What its threads do before they sleep, in a loop whose instances take so long, and in which they overtake each other or not.
-    pub(crate) fn patience(&self, instance: Nanos, overtakes: bool) -> Patience {
+    /// What its threads do before they sleep; where they may yield, in a loop whose instances take so long, and in which they
+    /// overtake each other or not.
+    pub(crate) fn patience(&self, may_yield: Option<(Nanos, bool)>) -> Patience {
         let spins = if self.is_crowd.load(Relaxed) { SPINS_IN_A_CROWD } else { SPINS };
-        Patience { spins, yields: overtakes || instance >= LONG }
+        let yields = may_yield.is_some_and(|(took, overtakes)| overtakes || took >= LONG);
+        Patience { spins, yields }
     }
 
     /// Since the team was made.
@@ -210,11 +212,12 @@ impl Shared {
     }
 
     /// Gives each thread what all gave, in their order. All have to come, equally often. None where somebody does not: one that has
-    /// ended, or all others in a child of the process; or `gives_up` says so.
+    /// ended after it has begun, or all others in a child of the process; or `gives_up` says so.
     pub(crate) fn gather(
         &self,
         thread: usize,
         given: u64,
+        has_begun: impl Fn(usize) -> bool,
         gives_up: impl Fn() -> bool,
     ) -> Option<impl Iterator<Item = u64> + '_> {
         let member = &self.members[thread];
@@ -223,19 +226,19 @@ impl Shared {
         // What was given the time before may still be read by others; what was before that not: they have come since.
         let place = time as usize % 2;
         member.given[place].store(given, Relaxed);
-        let is_gone = |other: &CachePadded<Member>| {
+        let is_gone = |(number, other): (usize, &CachePadded<Member>)| {
             let is_behind = (other.gathered.load(Relaxed).wrapping_sub(time) as i32) < 0;
-            is_behind && other.gone.load(Acquire)
+            is_behind && has_begun(number) && other.gone.load(Acquire)
         };
         if self.came.fetch_add(1, AcqRel) + 1 == self.threads() as u32 {
             self.came.store(0, Relaxed);
             self.gathered.set(time);
         } else {
-            self.gathered.wait(time, self.patience(Nanos::ZERO, false), || {
+            self.gathered.wait(time, self.patience(None), || {
                 self.scattered.load(Acquire)
                     || self.is_forked()
                     || gives_up()
-                    || self.members.iter().any(is_gone)
+                    || self.members.iter().enumerate().any(is_gone)
             });
         }
         if !self.gathered.has_reached(time) || self.scattered.load(Acquire) {
@@ -244,5 +247,38 @@ impl Shared {
             return None;
         }
         Some(self.members.iter().map(move |member| member.given[place].load(Relaxed)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// Would catch: a loop that is given up, as a thread that is late has the number of one that has ended.
+    #[test]
+    fn whoever_ended_before_it_began_is_waited_for() {
+        let team = Shared::new(2).unwrap();
+        team.ends(1);
+        let has_begun = AtomicBool::new(false);
+        let (asked, was_asked) = std::sync::mpsc::channel();
+        let gathered = std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let has_begun = |other| {
+                    let _ = asked.send(());
+                    other == 0 || has_begun.load(Acquire)
+                };
+                team.gather(0, 5, has_begun, || false).map(Iterator::collect::<Vec<u64>>)
+            });
+            was_asked.recv().unwrap();
+            team.enter(1, 1).unwrap();
+            has_begun.store(true, Release);
+            let second = team.gather(1, 7, |_| true, || false).map(Iterator::collect::<Vec<u64>>);
+            [first.join().unwrap(), second]
+        });
+        assert_eq!(gathered, [Some(vec![5, 7]), Some(vec![5, 7])]);
+        // One that ended within is not.
+        team.ends(1);
+        assert!(team.gather(0, 5, |_| true, || false).is_none());
     }
 }

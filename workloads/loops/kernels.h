@@ -48,7 +48,7 @@ uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
 #ifdef _OPENMP
 #define PARALLEL(run) _Pragma("omp parallel num_threads((run)->threads)")
 #define THREAD ((size_t)omp_get_thread_num())
-// A thread needs nothing but variables of its own to come to a loop.
+// Between loops threads read variables of their own alone; in gauss also columns that no later loop writes to.
 #define DECLARE(run, n, name, load, access)                                                       \
     do {                                                                                          \
         (run)->loops[n] = evenly_region_new((run)->team, name, load, access);                     \

@@ -8,10 +8,7 @@
 //! for itself, and the slowest decides, as it will at the next barrier.
 //!
 //! Invariant: stretches of pause are at most [`GuardOptions::share`] of the run, and none comes
-//! before balancing has had time to show an effect. Where each of the first comparisons says that balancing
-//! loses, pausing costs nothing: until there are enough for a verdict the next one comes as soon as the first did,
-//! and later ones make up for that. They are as far apart as that so that a program whose pace changes for some
-//! seconds is not taken for one that balancing harms.
+//! before balancing has had time to show an effect.
 //!
 //! The guard looks at its result after every comparison. So its interval is a confidence sequence
 //! ([`RunningMean`]), which holds its level over all looks together: where balancing makes no
@@ -151,8 +148,6 @@ pub(crate) struct Guard {
     pause: Stretch,
     /// Logarithms of the ratios.
     logs: RunningMean,
-    /// No comparison has shown anything but a loss.
-    all_lost: bool,
 }
 
 impl Guard {
@@ -168,7 +163,6 @@ impl Guard {
             reference: Stretch::default(),
             pause: Stretch::default(),
             logs: RunningMean::default(),
-            all_lost: true,
         }
     }
 
@@ -236,7 +230,6 @@ impl Guard {
             let (on, off) = (rate(&self.reference), rate(&self.pause));
             if on > 0.0 && off > 0.0 {
                 self.logs.add((on / off).ln());
-                self.all_lost &= on / off < 1.0 - TOLERATED;
             }
         }
         let verdict = self.verdict();
@@ -250,10 +243,7 @@ impl Guard {
         let affordable = self.paused_total.0 as f64 / self.options.share;
         let settled = verdict.pairs >= 3 && verdict.low > 1.0;
         let wait = (affordable - ran).max(0.0).max(if settled { ran } else { 0.0 });
-        let is_open = self.all_lost && (1..LEAST_PAIRS).contains(&verdict.pairs);
-        let wait =
-            if is_open { Nanos(wait as u64).min(self.options.warm_up) } else { Nanos(wait as u64) };
-        self.next = now + wait.max(self.length);
+        self.next = now + Nanos(wait as u64).max(self.length);
     }
 
     /// What has been found.
@@ -296,16 +286,6 @@ mod tests {
         let verdict = guard.verdict();
         assert!(guard.stood_down());
         assert!(verdict.pairs >= LEAST_PAIRS && verdict.high < 1.0 - TOLERATED, "{verdict:?}");
-    }
-
-    /// Five comparisons, 3.3 s apart.
-    #[test]
-    fn what_every_comparison_says_is_soon_a_verdict() {
-        let (guard, _) = run([0.60, 0.60], [0.66, 0.66], 0.1, 0.0, 18);
-        assert!(guard.stood_down(), "{:?}", guard.verdict());
-        // Where the first is no loss, they are as far apart as pauses may be: 8 s.
-        let (guard, _) = run([0.66, 0.66], [0.66, 0.66], 0.1, 0.0, 18);
-        assert!(!guard.stood_down() && guard.verdict().pairs <= 3, "{:?}", guard.verdict());
     }
 
     #[test]
