@@ -15,7 +15,7 @@ use std::time::Instant;
 const LOOKS: u32 = 32;
 
 /// What a thread does before it sleeps.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// It looks for so long.
     pub spins: Duration,

@@ -33,6 +33,10 @@ pub mod board;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "pointers of C")]
 pub mod c;
+#[cfg(not(loom))]
+mod crowd;
+#[cfg(not(loom))]
+mod declare;
 mod error;
 pub mod gate;
 #[cfg(not(loom))]
@@ -50,11 +54,6 @@ mod telling;
 
 #[cfg(not(loom))]
 pub use declare::{Array, Declaration, Team};
-#[cfg(not(loom))]
-mod crowd;
-#[cfg(not(loom))]
-mod declare;
-
 pub use error::LoopsError;
 pub use evenly_iterations::{Access, Bounds, Load, Policy, Use};
 #[cfg(not(loom))]

@@ -184,7 +184,7 @@ impl Region {
             let is_here = lane.instance.load(Acquire) == instance;
             let iterations = if is_here { lane.iterations.load(Relaxed) } else { 0 };
             stolen |= is_here && lane.stolen.load(Relaxed) > 0;
-            // Whoever had nothing to do shows nothing; whoever has overtaken all others, or was overtaken, finishes when all do.
+            // Whoever had nothing to do shows nothing; whoever was overtaken finishes when all do.
             let finish = lane.finish_ns.load(Relaxed).saturating_sub(release);
             let time = match (iterations, had) {
                 (0, 0) => Nanos::ZERO,

@@ -188,7 +188,9 @@ impl Shared {
             };
             return Err((error, Some(within)));
         }
-        if member.thread.swap(own, AcqRel) != own {
+        // Nobody else writes to it meanwhile.
+        if member.thread.load(Relaxed) != own {
+            member.thread.store(own, Release);
             let is_crowd = lock(&self.crowd).add(thread, self.threads());
             self.is_crowd.store(is_crowd, Relaxed);
         }

@@ -92,8 +92,7 @@ impl Auto {
     pub fn hear(&mut self) {
         if self.kept.is_none() && self.tried.is_empty() && self.before.is_none() {
             self.keep(GUESS, None);
-            (self.instances, self.time, self.iterations) = (0, Nanos::ZERO, 0);
-            (self.waited, self.whole) = (0.0, 0.0);
+            self.begin_window();
         }
     }
 
@@ -114,8 +113,7 @@ impl Auto {
     fn window(&mut self) {
         let each = self.time.0 as f64 / self.iterations.max(1) as f64;
         let waits = self.waited > WAITED * self.whole;
-        (self.instances, self.time, self.iterations) = (0, Nanos::ZERO, 0);
-        (self.waited, self.whole) = (0.0, 0.0);
+        self.begin_window();
         match self.kept {
             // While nobody waits nothing is tried.
             None if self.tried.is_empty() && !waits => self.before = None,
@@ -150,6 +148,11 @@ impl Auto {
                 }
             }
         }
+    }
+
+    fn begin_window(&mut self) {
+        (self.instances, self.time, self.iterations) = (0, Nanos::ZERO, 0);
+        (self.waited, self.whole) = (0.0, 0.0);
     }
 
     fn keep(&mut self, arm: usize, each: Option<f64>) {

@@ -125,14 +125,7 @@ pub(crate) fn solve(
         clock: &clock,
         stop: &no_stop,
     };
-    let mut mapping = (mapper.map)(&request);
-    // Migrations are the hard bound: it can be kept, as nothing has to move, and an imbalance that it does not
-    // allow is not worth more of them.
-    let moved = mapping.iter().zip(&present).filter(|(to, from)| to != from).count();
-    if mapper.effort.searches() && options.max_migrations.is_some_and(|most| moved > most) {
-        let options = &Options { max_imbalance: None, ..options.clone() };
-        mapping = (mapper.map)(&Request { options, ..request });
-    }
+    let mapping = (mapper.map)(&request);
     Ok(Solved {
         before: objectives(&graph, &cluster, &present, &present),
         after: objectives(&graph, &cluster, &present, &mapping),

@@ -75,16 +75,7 @@ impl Sim {
                 return allowed[self.random.below(allowed.len())];
             }
         }
-        let (mut best, mut fewest) = (0, usize::MAX);
-        for (c, q) in self.queues.iter().enumerate() {
-            if q.tasks.len() < fewest && q.online && mask.contains(CpuId(c as u32)) {
-                (best, fewest) = (c, q.tasks.len());
-                if fewest == 0 {
-                    break;
-                }
-            }
-        }
-        best
+        self.emptiest(self.online_in(mask))
     }
 
     /// A thread has the mask again that it started with; a stranger's is the same throughout.
@@ -94,14 +85,27 @@ impl Sim {
         }
     }
 
-    pub(super) fn online_of(&self, mask: &CpuSet) -> Vec<usize> {
-        (0..self.queues.len())
-            .filter(|&c| self.queues[c].online && mask.contains(CpuId(c as u32)))
-            .collect()
+    pub(super) fn online_in<'a>(&'a self, mask: &'a CpuSet) -> impl Iterator<Item = usize> + 'a {
+        (0..self.queues.len()).filter(|&c| self.queues[c].online && mask.contains(CpuId(c as u32)))
     }
 
-    pub(super) fn emptiest(&self, among: &[usize]) -> usize {
-        among.iter().copied().min_by_key(|&c| self.queues[c].tasks.len()).unwrap_or(0)
+    pub(super) fn online_of(&self, mask: &CpuSet) -> Vec<usize> {
+        self.online_in(mask).collect()
+    }
+
+    /// The first of those that have fewest; nobody is looked at after one that has none.
+    pub(super) fn emptiest(&self, among: impl IntoIterator<Item = usize>) -> usize {
+        let (mut best, mut fewest) = (0, usize::MAX);
+        for c in among {
+            let tasks = self.queues[c].tasks.len();
+            if tasks < fewest {
+                (best, fewest) = (c, tasks);
+            }
+            if fewest == 0 {
+                break;
+            }
+        }
+        best
     }
 
     pub(super) fn toggle(&mut self, s: usize) {
@@ -160,7 +164,7 @@ impl Sim {
             if to.is_empty() {
                 to = (0..self.queues.len()).filter(|&c| self.queues[c].online).collect();
             }
-            let to = self.emptiest(&to);
+            let to = self.emptiest(to);
             self.shift(t, to, true);
         }
     }

@@ -167,7 +167,7 @@ impl Sim {
             state: TaskState::NotStarted,
             cpu: mask.first().map_or(0, |c| c.0 as usize),
             mask: mask.clone(),
-            roams: has_several(mask),
+            roams: mask.len() > 1,
             original: mask.clone(),
             program,
             left,
@@ -205,7 +205,7 @@ impl Sim {
             tasks: threads.chain(strangers).collect(),
             programs,
             left: scenario.threads.len(),
-            roaming: scenario.threads.iter().filter(|t| has_several(&t.mask)).count(),
+            roaming: scenario.threads.iter().filter(|t| t.mask.len() > 1).count(),
             last_end: 0,
             one_blocked: false,
             random: Random::new(scenario.seed),
@@ -489,7 +489,7 @@ impl Sim {
 
     /// A thread has another mask from now on.
     fn remask(&mut self, t: usize, mask: CpuSet) {
-        let roams = has_several(&mask);
+        let roams = mask.len() > 1;
         let task = &mut self.tasks[t];
         self.roaming = self.roaming + usize::from(roams) - usize::from(task.roams);
         (task.mask, task.roams) = (mask, roams);
@@ -530,11 +530,6 @@ impl Task {
     fn alive(&self) -> bool {
         matches!(self.state, TaskState::Runnable | TaskState::Blocked)
     }
-}
-
-/// Whether it has more than one CPU.
-fn has_several(mask: &CpuSet) -> bool {
-    mask.words().iter().map(|w| w.count_ones()).sum::<u32>() > 1
 }
 
 fn id_of(t: usize) -> ThreadId {

@@ -198,7 +198,6 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     };
     let (mut looks_of_halving, mut looks_of_settling) = (0.0, 0.0);
     let mut is_halved = false;
-    let mut found_by_treematch = Vec::new();
     for (its_looks, other) in others {
         // Orders and copies of all tasks are made before one can stop.
         if !has_time_for(16.0) || stop() {
@@ -224,14 +223,11 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         let home = at_home(&model, &mapping);
         let is_better_at_home = best.offer(&home) < there;
         if other.name == treematch::TREEMATCH.name {
-            let its = if is_better_at_home { home } else { mapping };
-            if groups_first {
-                found_by_treematch = its;
-            } else {
-                grouped = its;
-            }
+            grouped = if is_better_at_home { home } else { mapping };
         }
     }
+    // Those of `treematch` are to be taken below the bound first.
+    let unsettled = if groups_first { std::mem::take(&mut grouped) } else { Vec::new() };
     if groups_first && halving.is_some() && has_time_for(32.0) {
         let (halves, took) = halve(&mut best);
         looks_of_halving = took;
@@ -240,8 +236,8 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
             grouped.clone_from(&best.mapping);
         }
     }
-    if groups_first && all_may_move && !found_by_treematch.is_empty() && has_time_for(16.0) {
-        looks_of_settling += settle(&found_by_treematch, &mut best);
+    if groups_first && all_may_move && !unsettled.is_empty() && has_time_for(16.0) {
+        looks_of_settling += settle(&unsettled, &mut best);
         grouped.clone_from(&best.mapping);
     }
     if !groups_first
