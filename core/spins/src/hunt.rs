@@ -21,6 +21,9 @@ const MOST: f64 = 0.3;
 const RESTS: [Nanos; 2] = [Nanos::from_millis(500), Nanos::from_millis(16_000)];
 /// It is looked for other loops where nothing was handed over for so long.
 const HELPLESS: Nanos = Nanos::from_millis(300);
+/// Where CPUs are handed over before it was looked, as by ranks of MPI, that is not done before this has passed: to go through
+/// large files takes CPUs from the program.
+const LATER: Nanos = Nanos::from_millis(2_000);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -58,13 +61,15 @@ pub struct Hunt {
     rest: Nanos,
     at: Nanos,
     helpless: Nanos,
+    /// Since when CPUs have been handed over and it was not looked.
+    helped: Option<Nanos>,
     spins: bool,
 }
 
 impl Default for Hunt {
     fn default() -> Self {
         let (state, at) = (State::Waits, Nanos::ZERO);
-        Self { state, rest: RESTS[0], at, helpless: Nanos::ZERO, spins: false }
+        Self { state, rest: RESTS[0], at, helpless: Nanos::ZERO, helped: None, spins: false }
     }
 }
 
@@ -81,6 +86,7 @@ impl Hunt {
         let Some(doing) = doing.filter(|_| is_needed) else {
             if !is_needed {
                 (self.state, self.rest, self.spins) = (State::Waits, RESTS[0], false);
+                self.helped = None;
             } else if matches!(self.state, State::Looks { .. }) {
                 // What was seen until now says nothing.
                 self.waits();
@@ -91,6 +97,9 @@ impl Hunt {
             if doing.crowded && !doing.handed { self.helpless + elapsed } else { Nanos::ZERO };
         let looks = State::Looks { until: now + LOOK };
         self.state = match self.state {
+            State::Waits if doing.handed && now - *self.helped.get_or_insert(now) < LATER => {
+                self.state
+            }
             State::Waits => looks,
             State::Rests { until } if now >= until && self.helpless >= HELPLESS => looks,
             State::Rests { .. } => self.state,
@@ -180,6 +189,17 @@ mod tests {
         assert_eq!(found, Found { looks: false, spins: false, elsewhere: true });
         // Nothing was seen, though they run.
         assert!(Program::new().looks(0, 0).1.spins);
+    }
+
+    /// Would catch: a search that takes CPUs from ranks that hand them over already; one that is never made.
+    #[test]
+    fn where_ranks_hand_over_it_is_looked_later() {
+        let mut p = Program::new();
+        let waits = (0..).take_while(|_| !p.passes(0, 0, true).looks).count() as u64;
+        assert!((LATER.0..LATER.0 + 3 * STEP.0).contains(&(waits * STEP.0)), "{waits} steps");
+        assert!(p.looks(8, 8).1.spins);
+        let mut stops = Program::new();
+        assert!(!stops.passes(0, 0, true).looks && stops.passes(0, 0, false).looks);
     }
 
     #[test]

@@ -45,6 +45,14 @@ impl Module {
     /// # Errors
     /// If it is no module.
     pub fn of(bytes: &[u8]) -> Result<Self, SpinsError> {
+        Self::of_slowly(bytes, || {})
+    }
+
+    /// The same, with a pause before each function.
+    ///
+    /// # Errors
+    /// If it is no module.
+    pub fn of_slowly(bytes: &[u8], mut pause: impl FnMut()) -> Result<Self, SpinsError> {
         let file = object::File::parse(bytes)?;
         let is_go = [".gopclntab", ".go.buildinfo", ".note.go.buildid"]
             .iter()
@@ -54,6 +62,7 @@ impl Module {
         let Some(machine) = machine else { return Ok(none) };
         let mut found = Vec::new();
         for_functions(&file, bytes, |code, offset| {
+            pause();
             let all = machine.waits(code).into_iter();
             found.extend(all.filter_map(|wait| spin(machine, code, offset, wait)));
         });

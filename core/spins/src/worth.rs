@@ -106,6 +106,12 @@ impl Worth {
         }
     }
 
+    /// Whether CPUs are handed over where they have to be, as far as is known.
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        matches!(self.state, State::Hands | State::Looks { .. })
+    }
+
     /// What was seen in pauses, and just before them.
     #[must_use]
     pub fn compared(&self) -> (Seen, Seen) {

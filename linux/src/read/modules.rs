@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -75,16 +76,30 @@ struct Known {
     since: Instant,
 }
 
+/// While nobody waits for it, a search goes on for so long at a time, and then pauses for so long.
+const STRETCH: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_millis(19);
+
 /// A large file that is to be gone through.
 struct Search {
     file: File,
     module: Arc<OnceLock<Arc<Module>>>,
+    /// Nobody waits for it.
+    may_wait: Arc<AtomicBool>,
 }
 
 impl Search {
     fn go(self) {
+        let mut since = Instant::now();
         let search = || {
-            let module = read(&self.file).and_then(|bytes| Module::of(&bytes).ok());
+            let pause = || {
+                // Relaxed: when it is seen matters little.
+                if self.may_wait.load(Ordering::Relaxed) && since.elapsed() > STRETCH {
+                    std::thread::sleep(PAUSE);
+                    since = Instant::now();
+                }
+            };
+            let module = read(&self.file).and_then(|bytes| Module::of_slowly(&bytes, pause).ok());
             Arc::new(module.unwrap_or_default())
         };
         // Nothing is known of what the decoder cannot stand; all others go on.
@@ -99,6 +114,7 @@ pub struct Modules {
     files: HashMap<(u64, PathBuf), Known>,
     /// To the thread that goes through large files, one after the other.
     searches: Option<Sender<Search>>,
+    may_wait: Arc<AtomicBool>,
 }
 
 impl Modules {
@@ -112,11 +128,13 @@ impl Modules {
         let known = Known { module: module.clone(), since: Instant::now() };
         self.files.insert(key, known);
         let file = open(proc, pid, code);
+        let search =
+            |file| Search { file, module: module.clone(), may_wait: self.may_wait.clone() };
         let size = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |m| m.len());
         match file {
             None => _ = module.set(Arc::default()),
-            Some(file) if size <= LARGE => Search { file, module: module.clone() }.go(),
-            Some(file) => self.later(Search { file, module: module.clone() }),
+            Some(file) if size <= LARGE => search(file).go(),
+            Some(file) => self.later(search(file)),
         }
         module.get().cloned()
     }
@@ -135,6 +153,12 @@ impl Modules {
             // Where no thread can be had nothing is known of it.
             _ = module.set(Arc::default());
         }
+    }
+
+    /// Whether nobody waits for what is searched for: large files are gone through at a twentieth of the pace then, as their
+    /// search takes CPUs from the program.
+    pub fn may_wait(&self, may: bool) {
+        self.may_wait.store(may, Ordering::Relaxed);
     }
 
     /// Whether a file is gone through at present.

@@ -199,7 +199,10 @@ impl<P: Places> HandOver<P> {
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
-        let others = self.look_for_loops(&taking, now);
+        // Ranks of MPI need nothing else. To look for loops can take half a second the first time, where threads spin on all
+        // CPUs: that waits until it is seen whether ranks hand over.
+        let begins = now < self.until && !self.hands_over && self.worth.hands_over();
+        let others = !begins && self.look_for_loops(&taking, now);
         let is_worth = self.is_worth(&taking, now < self.until, now);
         let was = std::mem::replace(&mut self.hands_over, now < self.until && is_worth);
         let arms = self.hands_over && (self.spin || self.doubts.are_there());
@@ -265,6 +268,8 @@ impl<P: Places> HandOver<P> {
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         let crowded = self.crowd.outnumber(self.cpus, &self.proc, &pids, now);
         (self.crowded, self.hands) = (crowded, used > elapsed.scale(USED));
+        // Ranks hand over by calls that need no search.
+        self.modules.may_wait(self.hands);
         self.doubts.refute(&mut self.places, self.crowd.wanted_time(), elapsed);
         self.crowded || self.hands
     }

@@ -11,9 +11,9 @@
 mod beside;
 mod kinds;
 
+use crate::commands::{Program, Ready};
 use crate::measure::result;
 use crate::measured::Measured;
-use crate::mpi::{ENVIRONMENT, METBENCH, MpiArg};
 use crate::show::{interrupts, print, table};
 use crate::suite::is_asked;
 use crate::tools::Tools;
@@ -23,11 +23,9 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{Arm, Executor, ProcessExecutor};
 use evenly_model::CpuSet;
-use kinds::{Kind, Program, Tuned, kinds};
+use kinds::{Kind, Tuned, kinds};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -39,19 +37,6 @@ const KERNEL: &str = "kernel";
 const EVENLY: &str = "evenly";
 const OUTSIDE: &str = "evenly from outside";
 const TUNED: &str = "tuned";
-
-/// The product of matrices again and again, which OpenBLAS computes by as many threads as there are CPUs.
-const PRODUCTS: &str = "
-import json, sys, time
-import numpy
-random = numpy.random.default_rng(1)
-a, b = random.random((300, 300)), random.random((300, 300)) / 150
-a = a @ b
-begin = time.perf_counter()
-for _ in range(int(sys.argv[1])):
-    a = a @ b
-print(json.dumps({'makespan_s': time.perf_counter() - begin, 'checksum': '%.9e' % a.sum()}))
-";
 
 /// The arguments of `evenly-bench collapse`.
 #[derive(Debug, Args)]
@@ -89,14 +74,10 @@ struct Measurement {
 
 struct Bench<'a> {
     args: &'a CollapseArgs,
-    tools: Tools,
+    programs: Ready,
     per_ms: u64,
-    /// Where programs of MPI are.
-    room: PathBuf,
     /// Under a quota; none where no case has one.
     group: Option<Group>,
-    /// A Python that has NumPy; none where no case needs it.
-    python: Option<&'static str>,
     executor: ProcessExecutor,
 }
 
@@ -129,26 +110,15 @@ impl Bench<'_> {
             _ => &[],
         };
         if !options.is_empty() {
-            argv.push(self.tools.evenly.clone().into());
+            argv.push(self.programs.tools.evenly.clone().into());
             argv.extend(options.iter().map(OsString::from));
         }
-        match kind.program {
-            Program::Workload => argv.push(self.tools.workload(&words[0]).into()),
-            Program::Ranks(mpi) => {
-                environment.extend(ENVIRONMENT);
-                let ranks = [mpi.tool("mpirun"), "-n".into(), threads.to_string()];
-                argv.extend(ranks.map(OsString::from));
-                argv.push(self.room.join(mpi.tool("metbench")).into());
-            }
-            Program::NumPy => {
-                let python = self.python.context("no python3 with NumPy")?;
-                argv.extend([python, "-c", PRODUCTS].map(OsString::from));
-            }
-        }
-        argv.extend(words[1..].iter().map(OsString::from));
+        let program = self.programs.command(kind.program, threads, &words)?;
+        argv.extend(program.words);
+        environment.extend(program.environment);
         let env: Vec<(OsString, OsString)> =
             environment.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
-        let noise = self.tools.workload("noise");
+        let noise = self.programs.tools.workload("noise");
         let other = beside.start(&noise, &argv, &env)?;
         let outcome = self.executor.run(&Arm { env, ..Arm::new(arm, argv) }, 0)?;
         if let (Some(other), Beside::Copy) = (other, beside) {
@@ -247,17 +217,6 @@ fn report(cases: &[Measurement]) -> String {
     table(&rows) + note
 }
 
-/// Debian's, or the first of the path.
-fn python_with_numpy() -> anyhow::Result<&'static str> {
-    let has = |python: &&str| {
-        let mut command = Command::new(python);
-        command.args(["-c", "import numpy"]).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    let found = ["/usr/bin/python3", "python3"].into_iter().find(has);
-    found.context("no python3 with NumPy: apt-get install python3-numpy")
-}
-
 /// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
     let mut all = kinds();
@@ -285,7 +244,6 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
         return print(&chosen.iter().map(line).collect::<String>());
     }
     let mut needed = vec![String::from("spmd"), String::from("noise")];
-    let runs = |program| chosen.iter().any(|(kind, _)| kind.program == program);
     let workloads = chosen.iter().filter(|(kind, _)| kind.program == Program::Workload);
     needed.extend(workloads.map(|(kind, n)| (kind.command)(*n, 1, 1)[0].clone()));
     let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
@@ -299,17 +257,10 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
         interrupted: interrupted.clone(),
         ..ProcessExecutor::default()
     };
-    let room = tempfile::tempdir().context("cannot make a directory")?;
-    for mpi in [MpiArg::Openmpi, MpiArg::Mpich] {
-        if runs(Program::Ranks(mpi)) {
-            mpi.build(&METBENCH, &room.path().join(mpi.tool("metbench")))?;
-        }
-    }
-    let python = if runs(Program::NumPy) { Some(python_with_numpy()?) } else { None };
+    let programs = Ready::new(tools, chosen.iter().map(|(kind, _)| kind.program))?;
     let limited = chosen.iter().any(|(kind, _)| kind.beside == Beside::Quota);
     let group = if limited { Some(Group::new()?) } else { None };
-    let room_of = room.path().to_owned();
-    let mut bench = Bench { args, tools, per_ms, room: room_of, group, python, executor };
+    let mut bench = Bench { args, programs, per_ms, group, executor };
     let mut measured = Vec::new();
     for (kind, threads) in chosen {
         let stops = || interrupted.load(Ordering::Relaxed);

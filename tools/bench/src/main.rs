@@ -9,6 +9,7 @@
 
 mod args;
 mod collapse;
+mod commands;
 mod cost;
 mod demo;
 mod figures;
@@ -25,6 +26,7 @@ mod secretary;
 mod show;
 mod simulated;
 mod suite;
+mod together;
 mod tools;
 mod turning;
 mod uneven;
@@ -71,6 +73,8 @@ enum Command {
     Collapse(collapse::CollapseArgs),
     /// Kernels whose parallel loops are handed out by OpenMP, evenly, oneTBB or rayon, beside a load on one of two CPUs
     Loops(loops::LoopsArgs),
+    /// Two programs beside each other: how long both take, and how fairly
+    Together(together::TogetherArgs),
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +179,7 @@ fn main() -> ExitCode {
         Command::Uneven(args) => uneven::compare(&args),
         Command::Collapse(args) => collapse::compare(&args),
         Command::Loops(args) => loops::compare(&args),
+        Command::Together(args) => together::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

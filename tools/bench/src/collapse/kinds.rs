@@ -1,6 +1,10 @@
 //! The kinds of the museum: how each waits, what it has to do, and beside whom.
 
 use super::beside::{Beside, QUOTA};
+use crate::commands::{
+    ACTIVE_GOMP, ACTIVE_OMP, Program, SPINNING_RANKS, YIELDING_RANKS, metbench, openmp, pattern,
+    spmd,
+};
 use crate::mpi::MpiArg;
 
 /// How much n threads have to do, as times of what two have: the bound without moves within phases.
@@ -55,60 +59,14 @@ pub(super) struct Kind {
     pub(super) tuned: Option<Tuned>,
 }
 
-/// What is run: of the words of the command the first is its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Program {
-    Workload,
-    /// `metbench` of this MPI, with ranks in place of threads.
-    Ranks(MpiArg),
-    /// A script that multiplies as many matrices as the next word says.
-    NumPy,
-}
-
 #[derive(Clone, Copy)]
 pub(super) enum Tuned {
     Words(&'static str, &'static str),
     Variables(&'static [(&'static str, &'static str)]),
 }
 
-/// A barrier of its own with phases of so many microseconds.
-fn spmd(barrier: &str, threads: u32, phases: u64, iterations: u64) -> Vec<String> {
-    let words = format!(
-        "spmd --threads {threads} --phases {phases} --iters {iterations} --barrier {barrier}"
-    );
-    words.split(' ').map(str::to_owned).collect()
-}
-
-fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) -> Vec<String> {
-    let words =
-        format!("omp_spmd-{runtime} --threads {threads} --phases {phases} --iters {iterations}");
-    words.split(' ').map(str::to_owned).collect()
-}
-
-/// A pattern of `collapse`; or of `collapse-bare` and `collapse-calls`: the same in loops without `pause`, and in loops
-/// without that call a function.
-fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
-    let ([program, pattern], [iterations, held]) = (of, sizes);
-    let words = format!(
-        "{program} --pattern {pattern} --threads {threads} --phases {phases} --iters {iterations} --held {held}"
-    );
-    words.split(' ').map(str::to_owned).collect()
-}
-
-fn metbench(sync: &str, phases: u64, iterations: u64) -> Vec<String> {
-    let words =
-        format!("metbench --iterations {phases} --iters {iterations} --loads 1 --sync {sync}");
-    words.split(' ').map(str::to_owned).collect()
-}
-
-const SPINNING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "0")];
-const YIELDING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "1")];
 const YIELDS: Option<Tuned> = Some(Tuned::Words("spin", "yield"));
 const PASSIVE: Option<Tuned> = Some(Tuned::Variables(&[("OMP_WAIT_POLICY", "passive")]));
-const ACTIVE_GOMP: &[(&str, &str)] =
-    &[("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "infinite")];
-const ACTIVE_OMP: &[(&str, &str)] =
-    &[("KMP_BLOCKTIME", "infinite"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
 
 pub(super) fn kinds() -> Vec<Kind> {
     let kind = |name, what, phases, bound, command| Kind {
