@@ -24,6 +24,7 @@ use crate::{End, tell};
 use anyhow::Context;
 use evenly_engine::{GuardOptions, Observer};
 use evenly_errors::said;
+use evenly_linux::beside::Beside;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::Guardian;
 use evenly_linux::journal::{Journal, Process, StateDir, others};
@@ -99,6 +100,8 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     // Where nothing could be loaded.
     let beats =
         (facts.hands.is_none() && may_beat(&args.balance, args.cooperate)).then(|| whole.clone());
+    let together = (args.cooperate == CooperateArg::Auto && !args.balance.policy().only_watches())
+        .then(|| whole.clone());
     facts.watch_for_doctor(&args.balance, &supervisor);
     let wait_reports = facts.watch.as_ref().map(Watch::wait_reports);
     let openings = facts.watch.as_ref().and_then(Watch::openings);
@@ -114,6 +117,9 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
         counts,
     };
     let balancing = Balancing::start(said, facts, beats, &supervisor);
+    if let (Ok(balancing), Some(cpus)) = (&balancing, together) {
+        balancing.cooperate_with_others(cpus);
+    }
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
     Ok(End::Like(outcome))
@@ -245,7 +251,7 @@ fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     if args.probe != ProbeArg::Off && observes {
         observing(args, by_default, whole, &mut probes, notes);
     }
-    if args.probe != ProbeArg::Off && args.cooperate == CooperateArg::Auto {
+    if args.probe != ProbeArg::Off && args.cooperate != CooperateArg::Off {
         handing_over(args, whole, &mut probes, notes);
     }
     hear_of_loops(&mut probes, notes);
@@ -275,7 +281,7 @@ fn observing(
     notes: &mut Vec<String>,
 ) {
     let cooperate = match args.cooperate {
-        CooperateArg::Auto => Cooperation::WhileMoved,
+        CooperateArg::Auto | CooperateArg::Program => Cooperation::WhileMoved,
         CooperateArg::Off => Cooperation::Never,
     };
     // What was not asked for is only noted where it cannot be had.
@@ -327,7 +333,7 @@ impl Probes {
 
 /// Whether CPUs may change hands often, from outside.
 fn may_beat(args: &BalanceArgs, cooperate: CooperateArg) -> bool {
-    cooperate == CooperateArg::Auto && !args.policy().only_watches()
+    cooperate != CooperateArg::Off && !args.policy().only_watches()
 }
 
 /// What keeps a launcher from binding ranks that are to be placed here. It is reported, and noted.
@@ -433,6 +439,13 @@ impl Balancing {
                 })
             }
             Err(e) => Err(Failed { facts: Box::new(facts), why: not_balancing(&e) }),
+        }
+    }
+
+    /// CPUs are handed over to other programs as well that run under evenly.
+    fn cooperate_with_others(&self, cpus: CpuSet) {
+        if let Some(hands) = &self.facts.hands {
+            hands.cooperate_with(Beside::new(self.journal.clone(), Proc::default(), cpus));
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::looking::{INTERVAL, pause_after};
 use crate::probe::sanitizers;
+use evenly_linux::beside::Beside;
 use evenly_linux::clock::{now, thread_cpu_time};
 use evenly_linux::handover::{HandOver, Where};
 use evenly_linux::limits::Limits;
@@ -25,7 +26,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) struct Prepared(HandOver<Table>);
 
 /// In a program that runs.
-pub(crate) struct HandingOver(Arc<Mutex<HandOver<Table>>>);
+pub(crate) struct HandingOver {
+    keeper: Arc<Mutex<HandOver<Table>>>,
+    /// Those with which it cooperates, until the next look.
+    others: Arc<Mutex<Option<Beside>>>,
+}
 
 impl Prepared {
     /// The library for a program that may use so many CPUs, and no more than the quota of this process gives it; and variables
@@ -64,27 +69,34 @@ impl Prepared {
     /// Looks from now on, again and again.
     pub(crate) fn start(self, threads: Threads, notes: &mut Vec<String>) -> HandingOver {
         let keeper = Arc::new(Mutex::new(self.0));
-        let watched = Arc::downgrade(&keeper);
-        if let Err(e) = threads.start("handover", move || look(&watched)) {
+        let (watched, others) = (Arc::downgrade(&keeper), Arc::default());
+        let newly: Arc<Mutex<Option<Beside>>> = Arc::clone(&others);
+        if let Err(e) = threads.start("handover", move || look(&watched, &newly)) {
             notes.push(format!(
                 "--cooperate: threads that spin keep their CPU: no thread to look at them: {e}"
             ));
         }
-        HandingOver(keeper)
+        HandingOver { keeper, others }
     }
 }
 
 impl HandingOver {
+    /// CPUs are handed over to other programs as well, from the next look on.
+    pub(crate) fn cooperate_with(&self, others: Beside) {
+        // Not waiting for the one that looks, which may go through files.
+        *self.others.lock().unwrap_or_else(PoisonError::into_inner) = Some(others);
+    }
+
     /// Why nothing was handed over although threads crowded their CPUs; None where there was no such reason.
     pub(crate) fn note(&self) -> Option<String> {
-        let keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let why = keeper.refused()?;
         Some(format!("--cooperate: threads keep their CPU if they spin: {why}"))
     }
 
     /// What has come of it; None where no thread came to a breakpoint. From here on nobody hands over.
     pub(crate) fn report(&self) -> Option<HandedOver> {
-        let mut keeper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         keeper.end();
         let (Handed { traps, given, slept }, most) = keeper.handed();
         let place = most.and_then(|most| match most {
@@ -106,13 +118,16 @@ impl HandingOver {
 }
 
 /// Looks until nobody has a use for it.
-fn look(keeper: &Weak<Mutex<HandOver<Table>>>) {
+fn look(keeper: &Weak<Mutex<HandOver<Table>>>, others: &Mutex<Option<Beside>>) {
     let mut pause = INTERVAL;
     loop {
         std::thread::sleep(pause);
         let Some(keeper) = keeper.upgrade() else { return };
         let before = thread_cpu_time();
         let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(others) = others.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.cooperate_with(others);
+        }
         let went_through_files = keeper.look(now());
         let cost = thread_cpu_time() - before;
         pause = if went_through_files { INTERVAL } else { pause_after(cost) };

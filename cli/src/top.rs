@@ -137,7 +137,7 @@ impl Beside {
         let other = known.iter().find(|o| o.program.is_some_and(|p| p.pid == self.program))?;
         let stopped = other.stands_still;
         let state = if stopped { OtherState::Stopped } else { OtherState::Working };
-        Some(OtherEvenly { pid: other.evenly.pid, state })
+        Some(OtherEvenly { pid: other.evenly.pid, state, given: other.demand.given })
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! | room | what it does | modules |
 //! |---|---|---|
-//! | `run` | a run as a whole | [`handover`], [`live`], [`mapping`], [`metronome`], [`supervise`], [`tuning`], [`witness`] |
+//! | `run` | a run as a whole | [`beside`], [`handover`], [`live`], [`mapping`], [`metronome`], [`supervise`], [`tuning`], [`witness`] |
 //! | `apply` | changes masks, shares and code | [`breakpoints`], [`machine`], [`share`] |
 //! | `undo` | records changes and undoes them | [`journal`], [`guardian`], [`restore`] |
 //! | `read` | reads threads and what limits them | [`counters`], [`foreign`], [`limits`], [`memory`], [`modules`], [`pace`], [`samples`], [`scan`], [`spinning`], [`taskstats`], [`threads`], [`usage`], [`wait_reports`] |
@@ -32,7 +32,7 @@ pub use read::{
     usage, wait_reports,
 };
 pub(crate) use run::{agents, control, crowd, doubts, watcher};
-pub use run::{handover, live, mapping, metronome, supervise, tuning, witness};
+pub use run::{beside, handover, live, mapping, metronome, supervise, tuning, witness};
 pub use sys::{affinity, clock, privilege, proc, real, real_time, sched};
 pub(crate) use undo::{descent, share_undo};
 pub use undo::{guardian, journal, restore};

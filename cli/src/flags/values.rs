@@ -125,9 +125,11 @@ pub(crate) enum CooperateArg {
     /// While threads of libgomp are moved within phases of less than 0.3 ms, its barriers are replaced in parallel
     /// regions that do nothing but compute, loop and meet: a thread that waits spins while no other thread of its team
     /// needs its CPU, and sleeps where one does. Threads that spin in loops of their own hand over their CPU while more
-    /// threads want to run than there are CPUs. Where nothing is loaded into the program, CPUs change hands
-    /// every 0.05 to 0.2 ms instead, while samples show that threads spin
+    /// threads want to run than there are CPUs, those of other programs under evenly included. Where nothing is loaded
+    /// into the program, CPUs change hands every 0.05 to 0.2 ms instead, while samples show that threads spin
     Auto,
+    /// The same, but other programs that run under evenly are none of its concern
+    Program,
     /// Threads wait as the program and its runtime have it
     Off,
 }

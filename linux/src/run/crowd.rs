@@ -28,8 +28,16 @@ impl Crowd {
         Self { times: HashMap::new(), wants: HashSet::new(), wanted: Nanos::ZERO, seen_at: now }
     }
 
-    /// Whether more threads of these processes than there are CPUs wanted to run since this was asked last, and waited.
-    pub(crate) fn outnumber(&mut self, cpus: f64, proc: &Proc, pids: &[Pid], now: Nanos) -> bool {
+    /// Whether more threads of these processes, and so many of other programs, wanted to run since this was asked last than there
+    /// are CPUs, and those of these waited.
+    pub(crate) fn outnumber(
+        &mut self,
+        cpus: f64,
+        others: f64,
+        proc: &Proc,
+        pids: &[Pid],
+        now: Nanos,
+    ) -> bool {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
         let mut waited = Nanos::ZERO;
         self.wants.clear();
@@ -49,7 +57,9 @@ impl Crowd {
             times.insert(tid, (t.ran, t.waited));
         }
         self.times = times;
-        self.wants.len() as f64 > cpus && waited > elapsed.scale(CROWDED)
+        // One that has nobody to wait for does not spin.
+        let others = if self.wants.len() > 1 { others } else { 0.0 };
+        self.wants.len() as f64 + others > cpus && waited > elapsed.scale(CROWDED)
     }
 
     /// For how long they ran, or waited for a CPU, between the last two times that this was asked, all together.

@@ -8,6 +8,7 @@
 //! Invariant: while no more threads want to run than there are CPUs, times of threads are read, programs are told that evenly
 //! is there, and nothing else is done.
 
+use crate::beside::Beside;
 use crate::breakpoints::{Memory, Unfit, hidden, unfit};
 use crate::counters::CountersError;
 use crate::crowd::Crowd;
@@ -99,8 +100,11 @@ pub struct HandOver<P> {
     /// By process and space: places, their addresses, and how the instructions there begin.
     known: BTreeMap<(Pid, u32), Vec<Known>>,
     crowd: Crowd,
+    /// The programs with which this one cooperates; None: with none.
+    beside: Option<Beside>,
     seen_at: Nanos,
     given: Nanos,
+    slept: Nanos,
     /// Files in which places are, and where in them.
     whereabouts: HashMap<Place, (PathBuf, u64)>,
     /// Why a process that crowds its CPUs has no breakpoints, the last time that this was so.
@@ -139,8 +143,10 @@ impl<P: Places> HandOver<P> {
             modules: Modules::default(),
             known: BTreeMap::new(),
             crowd: Crowd::new(now),
+            beside: None,
             seen_at: now,
             given: Nanos::ZERO,
+            slept: Nanos::ZERO,
             whereabouts: HashMap::new(),
             refused: None,
             until: Nanos::ZERO,
@@ -158,6 +164,11 @@ impl<P: Places> HandOver<P> {
             ended: false,
             looked_at: Nanos::ZERO,
         }
+    }
+
+    /// From now on CPUs are handed over also where these have a use for them.
+    pub fn cooperate_with(&mut self, others: Beside) {
+        self.beside = Some(others);
     }
 
     /// What has come of it so far, and where threads handed over most often.
@@ -237,6 +248,9 @@ impl<P: Places> HandOver<P> {
         let second = (at.0 / 1_000_000_000) as u32 + SECONDS;
         // A table that cannot be written stays as it is: what is said there ends by itself.
         let _ = self.places.watched(second);
+        if let Some(beside) = &self.beside {
+            beside.holds_until(at);
+        }
         if self.hands_over {
             let _ = self.places.until(second);
         }
@@ -263,13 +277,23 @@ impl<P: Places> HandOver<P> {
     /// Whether threads crowd their CPUs, or have handed some over.
     fn is_needed(&mut self, taking: &[Taking], now: Nanos) -> bool {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
-        let given = self.handed().0.given;
+        let Handed { given, slept, .. } = self.handed().0;
         let used = given - std::mem::replace(&mut self.given, given);
+        let slept = slept - std::mem::replace(&mut self.slept, slept);
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
-        let crowded = self.crowd.outnumber(self.cpus, &self.proc, &pids, now);
+        let others = self.beside.as_mut().map_or(0.0, |beside| beside.wanted(now));
+        let crowded = self.crowd.outnumber(self.cpus, others, &self.proc, &pids, now);
+        if let Some(beside) = &self.beside {
+            // While it yields a thread waits for a CPU, and others run: that is among both.
+            let wanted = self.crowd.wanted_time() + used + slept;
+            let most = 1_000 * self.crowd.threads() as u64;
+            let wanted_milli = ((wanted.0 as f64 * 1e3 / elapsed.0.max(1) as f64) as u64).min(most);
+            beside.say(wanted_milli, given);
+        }
         (self.crowded, self.hands) = (crowded, used > elapsed.scale(USED));
-        // Ranks hand over by calls that need no search.
-        self.modules.may_wait(self.hands);
+        // Ranks hand over by calls that need no search; and where it is others that crowd the CPUs, no thread loses a slice at
+        // each meeting.
+        self.modules.may_wait(self.hands || self.crowd.wanted() as f64 <= self.cpus);
         self.doubts.refute(&mut self.places, self.crowd.wanted_time(), elapsed);
         self.crowded || self.hands
     }
@@ -689,6 +713,33 @@ mod tests {
         let mut limited = Program::new(2, 1.5);
         assert!(!limited.passes((15, 5)));
         assert!(limited.passes((15, 5)));
+    }
+
+    /// Would catch: two programs, each with as many threads as there are CPUs, that spin in each other's way.
+    #[test]
+    fn cpus_are_handed_over_where_another_program_has_a_use_for_them() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = crate::journal::StateDir::at(&state.path().join("state")).unwrap();
+        let journal = Arc::new(crate::journal::Journal::create(&dir, None).unwrap());
+        let with = |wanted| {
+            let mut p = Program::new(2, 2.0);
+            let beside = Beside::with_demand(journal.clone(), wanted);
+            p.hand_over.cooperate_with(beside);
+            p
+        };
+        assert!(!(0..5).any(|_| with(0.0).passes((10, 10))));
+        let mut shared = with(2.0);
+        shared.passes((10, 10));
+        assert!(shared.passes((10, 10)));
+        // It says that its threads want both CPUs, whatever they have.
+        let said = crate::journal::JournalView::open(&journal.path()).unwrap().header.demand;
+        assert_eq!(said.wanted_milli, 2_000);
+        // One thread has nobody to wait for, and threads that are not kept waiting need no help.
+        let mut alone = Program::new(1, 2.0);
+        alone.hand_over.cooperate_with(Beside::with_demand(journal.clone(), 2.0));
+        assert!(!(0..5).any(|_| alone.passes((10, 10))));
+        let mut free = with(2.0);
+        assert!(!(0..5).any(|_| free.passes((20, 0))));
     }
 
     #[test]

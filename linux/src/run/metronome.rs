@@ -91,7 +91,7 @@ impl Metronome {
         let files = |of: &Self| of.spinning.as_ref().and_then(|s| Some(s.as_ref().ok()?.files()));
         let before = files(self);
         let cpus = self.cpus.len() as f64;
-        let crowded = self.crowd.outnumber(cpus, &self.proc, &self.processes, begun);
+        let crowded = self.crowd.outnumber(cpus, 0.0, &self.proc, &self.processes, begun);
         // Samples are of the time until now, whatever it takes to see where in the code they are.
         let until = now();
         let seen = self.seen();

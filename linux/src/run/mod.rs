@@ -1,6 +1,7 @@
 //! A run as a whole: the program is started or attached to, balanced, observed and let go.
 
 pub(crate) mod agents;
+pub mod beside;
 pub(crate) mod control;
 pub(crate) mod crowd;
 pub(crate) mod doubts;

@@ -95,7 +95,11 @@ fn state(view: &View, header: &Header) -> Value {
         "command": header.command,
         "policy": header.policy,
         "balanced_by": view.balancer.filter(|b| b.state != OtherState::Gone).map(|b| b.pid),
-        "balancer": view.balancer.map(|b| json!({"pid": b.pid, "state": b.state.word()})),
+        "balancer": view.balancer.map(|b| json!({
+            "pid": b.pid,
+            "state": b.state.word(),
+            "given_s": b.given.as_secs_f64(),
+        })),
         "domains": domains,
         "threads": threads,
         "efficiency": view.efficiency(None),
@@ -108,7 +112,7 @@ mod tests {
     use super::*;
     use crate::{OtherEvenly, synthetic};
     use evenly_engine::Observer;
-    use evenly_model::Pid;
+    use evenly_model::{Nanos, Pid};
 
     fn lines(feed: &Feed, by: Option<OtherEvenly>) -> Vec<Value> {
         let header =
@@ -124,7 +128,7 @@ mod tests {
     fn it_is_as_the_schema_says() {
         let schema = include_str!("../../../docs/schemas/evenly.top-1.json");
         let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
-        let is = |state| Some(OtherEvenly { pid: Pid(7), state });
+        let is = |state| Some(OtherEvenly { pid: Pid(7), state, given: Nanos::ZERO });
         let cases = [
             (0, 1, None),
             (3, 1, is(OtherState::Working)),

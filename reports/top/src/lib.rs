@@ -17,7 +17,7 @@ pub mod synthetic;
 mod terminal;
 mod ui;
 
-use evenly_model::Pid;
+use evenly_model::{Nanos, Pid};
 use std::env;
 use std::io::{self, IsTerminal};
 
@@ -58,6 +58,8 @@ pub struct OtherEvenly {
     pub pid: Pid,
     /// What it does now.
     pub state: OtherState,
+    /// CPU time that the program has handed over so far.
+    pub given: Nanos,
 }
 
 /// What a balancer does.

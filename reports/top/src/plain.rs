@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::{OtherEvenly, OtherState, synthetic};
     use evenly_engine::Observer;
-    use evenly_model::Pid;
+    use evenly_model::{Nanos, Pid};
 
     fn header() -> Header {
         Header { pid: Pid(41_000), command: "./spmd".into(), policy: "observe".into() }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_state_of_the_balancer_is_written() {
-        let is = |state| Some(OtherEvenly { pid: Pid(7), state });
+        let is = |state| Some(OtherEvenly { pid: Pid(7), state, given: Nanos::ZERO });
         let written = |feed: &Feed, state| {
             let mut out = Vec::new();
             let world = World { ended: &|| true, balancer: &|| is(state) };

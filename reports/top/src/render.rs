@@ -8,7 +8,7 @@ use crate::{
     Standing, Ui, View,
 };
 use evenly_model::efficiency::Efficiency;
-use evenly_model::{counted, printable};
+use evenly_model::{Nanos, counted, printable};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -271,7 +271,7 @@ fn measuring(threads: usize) -> String {
 
 /// That the program is no longer balanced, where it was.
 pub(crate) fn trouble(view: &View) -> Option<String> {
-    let OtherEvenly { pid, state } = view.balancer?;
+    let OtherEvenly { pid, state, .. } = view.balancer?;
     match state {
         OtherState::Working => None,
         OtherState::Stopped => {
@@ -283,12 +283,20 @@ pub(crate) fn trouble(view: &View) -> Option<String> {
     }
 }
 
+/// What the program has handed over, if it has.
+fn account(given: Nanos) -> String {
+    if given == Nanos::ZERO {
+        return String::new();
+    }
+    format!("; it has handed over {:.1} s of CPU time", given.as_secs_f64())
+}
+
 /// What evenly does at the moment.
 pub(crate) fn doing(view: &View, header: &Header, ui: &Ui) -> String {
     if header.observes() {
         match view.balancer {
-            Some(OtherEvenly { pid, state: OtherState::Working }) => {
-                format!("watching; evenly (pid {pid}) balances it")
+            Some(OtherEvenly { pid, state: OtherState::Working, given }) => {
+                format!("watching; evenly (pid {pid}) balances it{}", account(given))
             }
             _ => trouble(view).unwrap_or_else(|| String::from("watching, moves nothing")),
         }

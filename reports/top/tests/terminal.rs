@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use evenly_engine::Observer;
-use evenly_model::Pid;
+use evenly_model::{Nanos, Pid};
 use evenly_top::synthetic::Synthetic;
 use evenly_top::{Exit, Feed, Header, OtherEvenly, OtherState, World, run_terminal};
 use rustix::process::{Pid as RawPid, Signal, kill_process};
@@ -46,7 +46,7 @@ fn child() {
             "stopped" => OtherState::Stopped,
             _ => OtherState::Gone,
         };
-        Some(OtherEvenly { pid: Pid(7), state })
+        Some(OtherEvenly { pid: Pid(7), state, given: Nanos::ZERO })
     };
     let code = match run_terminal(&feed, &header, World { ended: &|| false, balancer: &balancer }) {
         Ok(Exit::Quit) => 10,

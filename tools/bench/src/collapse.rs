@@ -21,10 +21,10 @@ use anyhow::Context;
 use beside::{Beside, Group};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use evenly_compare::{Arm, Executor, ProcessExecutor};
+use evenly_compare::{Arm, Executor, ProcessExecutor, RunError};
 use evenly_model::CpuSet;
 use kinds::{Kind, Tuned, kinds};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -68,6 +68,8 @@ struct Measurement {
     what: String,
     /// Time of each arm over the bound.
     arms: [Option<Measured>; 4],
+    /// Whether a run of it took too long.
+    late: [bool; 4],
     /// Time of the kernel over that of evenly.
     speedup: Option<Measured>,
 }
@@ -82,13 +84,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Seconds that all phases of the case take in this arm, and the checksum.
+    /// Seconds that all phases of the case take in this arm, and the checksum. None where that takes too long.
     fn run(
         &mut self,
         kind: &Kind,
         threads: u32,
         arm: &'static str,
-    ) -> anyhow::Result<(f64, String)> {
+    ) -> anyhow::Result<Option<(f64, String)>> {
         let part = kind.part(arm);
         let mut words = (kind.command)(threads, kind.phases / part, self.per_ms);
         let mut environment = kind.environment.to_vec();
@@ -120,13 +122,16 @@ impl Bench<'_> {
             environment.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
         let noise = self.programs.tools.workload("noise");
         let other = beside.start(&noise, &argv, &env)?;
-        let outcome = self.executor.run(&Arm { env, ..Arm::new(arm, argv) }, 0)?;
+        let outcome = match self.executor.run(&Arm { env, ..Arm::new(arm, argv) }, 0) {
+            Err(RunError::TimedOut { .. }) => return Ok(None),
+            outcome => outcome?,
+        };
         if let (Some(other), Beside::Copy) = (other, beside) {
             other.wait(LIMIT)?;
         }
         let (seconds, checksum) =
             result(&outcome).with_context(|| format!("{} {arm}", kind.name))?;
-        Ok((seconds * part as f64, checksum))
+        Ok(Some((seconds * part as f64, checksum)))
     }
 }
 
@@ -134,6 +139,8 @@ impl Bench<'_> {
 #[derive(Default)]
 struct Seconds {
     of: BTreeMap<&'static str, Vec<f64>>,
+    /// Arms that took too long, and are not run again.
+    late: BTreeSet<&'static str>,
     /// Checksums by number of threads, and which part of the work there was.
     sums: BTreeMap<(u32, u64), String>,
 }
@@ -146,7 +153,13 @@ impl Seconds {
         threads: u32,
         arm: &'static str,
     ) -> anyhow::Result<()> {
-        let (seconds, sum) = bench.run(kind, threads, arm)?;
+        if self.late.contains(arm) {
+            return Ok(());
+        }
+        let Some((seconds, sum)) = bench.run(kind, threads, arm)? else {
+            self.late.insert(arm);
+            return Ok(());
+        };
         let first = self.sums.entry((threads, kind.part(arm))).or_insert_with(|| sum.clone());
         anyhow::ensure!(*first == sum, "{} {arm}: checksum {sum} instead of {first}", kind.name);
         self.of.entry(arm).or_default().push(seconds);
@@ -157,7 +170,9 @@ impl Seconds {
 impl Kind {
     /// Which part of its phases it has in this arm.
     fn part(&self, arm: &str) -> u64 {
-        if arm == KERNEL { self.shorter } else { 1 }
+        // Under a quota nothing is gained from outside, either.
+        let collapses = arm == KERNEL || arm == OUTSIDE && self.beside == Beside::Quota;
+        if collapses { self.shorter } else { 1 }
     }
 
     fn measure(
@@ -187,9 +202,11 @@ impl Kind {
         let two: &Vec<f64> = seconds.of.get(TWO).unwrap_or(&none);
         let of = |name: &'static str| seconds.of.get(name).unwrap_or(&none);
         let of_bound = |name| Some(Measured::ratio(of(name), two, seed)?.scaled(1.0 / bound));
+        let arms = [KERNEL, EVENLY, OUTSIDE, TUNED];
         Ok(Measurement {
             what: format!("{}{}, {threads} threads", self.what, self.beside.text()),
-            arms: [KERNEL, EVENLY, OUTSIDE, TUNED].map(of_bound),
+            arms: arms.map(of_bound),
+            late: arms.map(|name| seconds.late.contains(name)),
             speedup: Measured::ratio(of(KERNEL), of(EVENLY), seed),
         })
     }
@@ -199,7 +216,9 @@ impl Measurement {
     fn row(&self) -> Vec<String> {
         let text = |m: Option<Measured>| m.map_or_else(|| "-".into(), |m| m.text(2));
         let mut row = vec![self.what.clone()];
-        row.extend(self.arms.map(text));
+        let arms = self.arms.into_iter().zip(self.late);
+        let late = format!("over {} s", LIMIT.as_secs());
+        row.extend(arms.map(|(arm, is_late)| if is_late { late.clone() } else { text(arm) }));
         row.push(text(self.speedup));
         row
     }

@@ -2,8 +2,8 @@
 //! for itself, and each under evenly with an account between them.
 //!
 //! The limit is what both take one after the other, each alone with as many threads as there are CPUs: no CPU is without work
-//! then, and nobody waits for one. Under the kernel runs have fewer phases, as a collapse takes ten times as long; times are
-//! compared by phase.
+//! then, and nobody waits for one. Where programs collapse that do not cooperate, they have fewer phases then; times are compared by
+//! phase.
 //!
 //! Invariant: all arms are interleaved, both programs of a pair are started at the same moment, and each run's checksum is that of
 //! all others of the same work.
@@ -21,7 +21,8 @@ use evenly_model::CpuSet;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(2);
 const KERNEL: &str = "kernel";
 const EACH: &str = "evenly, each";
 const TOGETHER: &str = "evenly, together";
-/// How much longer the work is in other arms than under the kernel, where that collapses.
+/// How much longer the work is together than in the other arms, where these collapse.
 const SHORTER: u64 = 8;
 
 /// The arguments of `evenly-bench together`.
@@ -83,7 +84,7 @@ struct Pair {
     what: &'static str,
     first: Job,
     other: Other,
-    /// How much less work there is under the kernel.
+    /// How much less work there is in all arms but the last.
     shorter: u64,
 }
 
@@ -107,28 +108,24 @@ fn pairs() -> Vec<Pair> {
     let meets: fn(u32, u64, u64) -> Vec<String> = |_, p, ms| metbench("barrier", p, ms / 5);
     let products: fn(u32, u64, u64) -> Vec<String> =
         |_, p, _| vec!["python3".into(), p.to_string()];
-    let numpy = Job { program: Program::NumPy, ..workload(2, 1_000, products) };
+    let numpy = Job { program: Program::NumPy, ..workload(2, 4_000, products) };
     let active = |threads| Job { environment: ACTIVE_GOMP, ..workload(threads, 1_200, gomp) };
     let open = |threads| ranks(MpiArg::Openmpi, threads, 6_000, meets);
-    let same = |name, what, job: Job| Pair {
-        name,
-        what,
-        first: job,
-        other: Other::Job(job),
-        shorter: SHORTER,
-    };
+    let same =
+        |name, what, job: Job| Pair { name, what, first: job, other: Other::Job(job), shorter: 1 };
+    let collapses = |pair| Pair { shorter: SHORTER, ..pair };
     vec![
-        same(
+        collapses(same(
             "spin-2-2",
             "barriers of C11 atomics, 0.2 ms, 2 + 2 threads",
             workload(2, 6_000, spins),
-        ),
+        )),
         same("block-2-2", "the same, which block, 2 + 2 threads", workload(2, 6_000, blocks)),
         same("gomp-2-2", "libgomp, 1 ms, 2 + 2 threads", workload(2, 1_200, gomp)),
         same("gomp-active-2-2", "libgomp, active, 1 ms, 2 + 2 threads", active(2)),
         same("gomp-3-3", "libgomp, 1 ms, 3 + 3 threads", workload(3, 800, gomp)),
         same("omp-2-2", "libomp, 1 ms, 2 + 2 threads", workload(2, 1_200, omp)),
-        same("openmpi-2-2", "Open MPI, 0.2 ms, 2 + 2 ranks", open(2)),
+        collapses(same("openmpi-2-2", "Open MPI, 0.2 ms, 2 + 2 ranks", open(2))),
         Pair {
             name: "openmpi-2-3",
             what: "Open MPI, 0.2 ms, 2 + 3 ranks",
@@ -148,14 +145,14 @@ fn pairs() -> Vec<Pair> {
             what: "Open MPI, 0.2 ms, 2 ranks; libgomp, 1 ms, 2 threads",
             first: open(2),
             other: Other::Job(workload(2, 1_200, gomp)),
-            shorter: SHORTER,
+            shorter: 2,
         },
         Pair {
             name: "spin-load",
             what: "barriers of C11 atomics, 0.2 ms, 2 threads; a load",
             first: workload(2, 6_000, spins),
             other: Other::Load,
-            shorter: SHORTER,
+            shorter: 1,
         },
         Pair {
             name: "gomp-load",
@@ -164,7 +161,7 @@ fn pairs() -> Vec<Pair> {
             other: Other::Load,
             shorter: 1,
         },
-        Pair { shorter: 1, ..same("numpy", "NumPy, OpenBLAS, twice", numpy) },
+        same("numpy", "NumPy, OpenBLAS, twice", numpy),
     ]
 }
 
@@ -178,18 +175,22 @@ struct Bench<'a> {
     args: &'a TogetherArgs,
     programs: Ready,
     per_ms: u64,
-    /// Checksums by words of the command.
-    sums: BTreeMap<Vec<String>, String>,
+    /// Checksums by words of the command, and threads or ranks.
+    sums: BTreeMap<(Vec<String>, u32), String>,
 }
 
 /// A program that runs; it ends with this value.
-struct Started(Child);
+struct Started {
+    child: Child,
+    /// What it prints: of a pipe that nobody reads meanwhile it would fill the buffer, and wait.
+    out: File,
+}
 
 impl Drop for Started {
     fn drop(&mut self) {
         // It has ended already in the usual case; an error says just that.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -198,28 +199,28 @@ impl Started {
         let name = words.first().context("a command without words")?;
         let mut command = Command::new(name);
         command.args(&words[1..]).envs(env.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let started = command.spawn();
-        Ok(Self(started.with_context(|| format!("cannot start {}", name.display()))?))
+        let out = tempfile::tempfile().context("cannot make a file for what is printed")?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?);
+        let child = command.spawn().with_context(|| format!("cannot start {}", name.display()))?;
+        Ok(Self { child, out })
     }
 
     /// What it has printed, once it has ended.
     fn printed(&mut self) -> anyhow::Result<serde_json::Value> {
+        let status = self.child.wait()?;
         let mut text = String::new();
-        if let Some(out) = &mut self.0.stdout {
-            out.read_to_string(&mut text)?;
-        }
-        let status = self.0.wait()?;
+        self.out.rewind()?;
+        self.out.read_to_string(&mut text)?;
         anyhow::ensure!(status.success(), "it ended with {status}");
         serde_json::from_str(text.trim()).with_context(|| format!("it printed no result: {text}"))
     }
 
     fn has_ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.0.try_wait()?.is_some())
+        Ok(self.child.try_wait()?.is_some())
     }
 
     fn terminate(&self) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         Ok(kill_process(pid.context("no process id")?, Signal::TERM)?)
     }
 }
@@ -249,12 +250,17 @@ impl Bench<'_> {
         Started::new(&argv, &env)
     }
 
-    /// Seconds that a program says it took. Its checksum is that of all others with these words.
-    fn result(&mut self, words: Vec<String>, started: &mut Started) -> anyhow::Result<f64> {
+    /// Seconds that a program says it took. Its checksum is that of all others with these words and so many threads.
+    fn result(
+        &mut self,
+        words: Vec<String>,
+        threads: u32,
+        started: &mut Started,
+    ) -> anyhow::Result<f64> {
         let name = words.join(" ");
         let result = started.printed().with_context(|| name.clone())?;
         let sum = result["checksum"].to_string();
-        let first = self.sums.entry(words).or_insert_with(|| sum.clone());
+        let first = self.sums.entry((words, threads)).or_insert_with(|| sum.clone());
         anyhow::ensure!(*first == sum, "{name}: checksum {sum} instead of {first}");
         result["makespan_s"].as_f64().with_context(|| format!("{name}: no makespan_s"))
     }
@@ -263,15 +269,18 @@ impl Bench<'_> {
     fn alone(&mut self, job: &Job) -> anyhow::Result<f64> {
         let words = (job.command)(2, job.phases, self.per_ms);
         let mut started = self.start(job, KERNEL, &words, 2)?;
-        Ok(self.result(words, &mut started)? * f64::from(job.threads) / 2.0)
+        Ok(self.result(words, 2, &mut started)? * f64::from(job.threads) / 2.0)
     }
 
     fn both(&mut self, pair: &Pair, arm: &str) -> anyhow::Result<Outcome> {
-        let part = if arm == KERNEL { pair.shorter } else { 1 };
+        let part = if arm == TOGETHER { 1 } else { pair.shorter };
         let words = |job: &Job| (job.command)(job.threads, job.phases / part, self.per_ms);
         let (of_first, begin) = (words(&pair.first), Instant::now());
         let (mut other, of_other) = match &pair.other {
-            Other::Job(job) => (self.start(job, arm, &words(job), job.threads)?, Some(words(job))),
+            Other::Job(job) => {
+                let words = words(job);
+                (self.start(job, arm, &words, job.threads)?, Some((words, job.threads)))
+            }
             Other::Load => {
                 let noise = self.programs.tools.workload("noise");
                 (Started::new(&[noise.into(), "--always".into()], &[])?, None)
@@ -287,9 +296,9 @@ impl Bench<'_> {
             std::thread::sleep(LOOK);
         }
         let lasted = begin.elapsed().as_secs_f64();
-        let first = self.result(of_first, &mut first)? * part as f64;
+        let first = self.result(of_first, pair.first.threads, &mut first)? * part as f64;
         let other = match of_other {
-            Some(words) => self.result(words, &mut other)? * part as f64,
+            Some((words, threads)) => self.result(words, threads, &mut other)? * part as f64,
             None => {
                 other.terminate()?;
                 let used = other.printed()?["cpu_s"].as_f64().context("a load without cpu_s")?;

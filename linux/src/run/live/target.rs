@@ -134,6 +134,7 @@ mod tests {
             evenly: Process { pid: Pid(evenly), start: 1 },
             program: Some(Process { pid: Pid(program), start: 1 }),
             counts: Vec::new(),
+            demand: crate::journal::Demand::default(),
             stands_still: false,
         }
     }

@@ -42,6 +42,9 @@ pub(super) mod at {
     pub(in crate::undo::journal) const HEARTBEAT: usize = 14;
     pub(in crate::undo::journal) const PERIOD: usize = 15;
     pub(in crate::undo::journal) const RELEASED: usize = 16;
+    pub(in crate::undo::journal) const WANTED: usize = 17;
+    pub(in crate::undo::journal) const GIVEN: usize = 18;
+    pub(in crate::undo::journal) const SAID_UNTIL: usize = 19;
     pub(in crate::undo::journal) const COUNTS: usize = 24;
 }
 

@@ -2,7 +2,7 @@
 
 use super::file::leads_to;
 use super::layout::{Mapping, WORD, at};
-use super::{Header, JournalError, JournalView, Process, StateDir, remove};
+use super::{Demand, Header, JournalError, JournalView, Process, StateDir, remove};
 use crate::proc::Proc;
 use evenly_model::{CpuId, CpuSet, Nanos};
 use rustix::fs::{Mode, OFlags};
@@ -25,6 +25,8 @@ pub struct Other {
     pub program: Option<Process>,
     /// How many threads it places on each CPU, where that is not 0.
     pub counts: Vec<(CpuId, u16)>,
+    /// What it says of the program's need of CPUs.
+    pub demand: Demand,
     /// Whether it is stopped (by a signal or a debugger), or has not been at work for so long that
     /// its guardian gives all masks back.
     pub stands_still: bool,
@@ -58,6 +60,7 @@ pub fn others(dir: &StateDir, proc: &Proc) -> Result<Vec<Other>, JournalError> {
                 evenly: h.writer,
                 program: h.program,
                 counts: h.counts,
+                demand: h.demand,
             })
         })
         .collect())

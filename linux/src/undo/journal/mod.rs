@@ -28,7 +28,8 @@
 //! | 14 | heartbeat, nanoseconds of CLOCK_MONOTONIC |
 //! | 15 | longest balancing period in use, nanoseconds |
 //! | 16 | generation of releases: see [`Journal::released_generation`] |
-//! | 17-23 | zero |
+//! | 17, 18, 19 | what others are told of the program's need of CPUs ([`Demand`]): threads, in thousandths; nanoseconds of CPU time that it has given; CLOCK_MONOTONIC until when that holds |
+//! | 20-23 | zero |
 //! | then 16w | for each CPU a 16-bit count of threads placed there |
 //! | then 4 times 128 | a directory in which groups were made: its kind (and 256 where a controller was switched on for it); length of its path in bytes; the path |
 //! | then the records | kind (0 masks, 1 scheduling) times 256, and state; tid and tgid; start time; number n of values set; the original value; two set values, of which number (n - 1) mod 2 is the newest |
@@ -39,6 +40,7 @@
 //!
 //! A journal of another version is refused.
 
+mod demand;
 mod file;
 mod layout;
 mod live;
@@ -58,6 +60,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+pub use demand::Demand;
 pub(crate) use layout::{MAX_MASK_WORDS, PARENT_PATH_LIMIT};
 pub(crate) use live::{LiveJournal, is_watched, patience};
 pub use live::{Other, others};

@@ -7,7 +7,7 @@ use super::layout::{
 use super::live::patience;
 use super::places::{Kind, Parent};
 use super::state_dir::is_local;
-use super::{JournalError, Malformed, Process, RECORD_LIMIT, boot_id, pid_namespace};
+use super::{Demand, JournalError, Malformed, Process, RECORD_LIMIT, boot_id, pid_namespace};
 use crate::clock::now;
 use crate::proc::Proc;
 use crate::sched::Scheduling;
@@ -95,6 +95,8 @@ pub struct Header {
     pub released: u64,
     /// How many threads it places on each CPU, where that is not 0.
     pub counts: Vec<(CpuId, u16)>,
+    /// What it tells others of the program's need of CPUs.
+    pub demand: Demand,
     /// Directories in which groups were made.
     pub parents: Vec<Parent>,
     capacity: usize,
@@ -200,6 +202,7 @@ impl Header {
             period: Nanos(word(at::PERIOD)?),
             released: word(at::RELEASED)?,
             counts,
+            demand: Demand::from_words(word(at::WANTED)?, word(at::GIVEN)?, word(at::SAID_UNTIL)?),
             parents,
             capacity,
             layout,

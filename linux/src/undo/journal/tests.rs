@@ -56,6 +56,19 @@ fn what_is_recorded_is_read() {
 }
 
 #[test]
+fn what_others_are_told_is_read() {
+    let (_tmp, _dir, journal) = fresh();
+    assert_eq!(read(&journal).header.demand, Demand::default());
+    let [given, until] = [1, 2].map(Nanos::from_millis);
+    journal.say(2_500, given);
+    journal.holds_until(until);
+    assert_eq!(read(&journal).header.demand, Demand { wanted_milli: 2_500, given, until });
+    // Whoever writes it, no more threads are believed than there can be.
+    journal.say(u64::MAX, given);
+    assert_eq!(read(&journal).header.demand.wanted_milli, 65_536_000);
+}
+
+#[test]
 fn the_two_newest_masks_are_ours() {
     let (_tmp, _dir, journal) = fresh();
     let mut slot = journal.register(thread(5), Pid(5), &cpus("0-3")).unwrap();

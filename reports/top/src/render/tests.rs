@@ -3,7 +3,7 @@
 use super::*;
 use crate::synthetic;
 use evenly_engine::Event;
-use evenly_model::{DomainId, Nanos, Pid};
+use evenly_model::{DomainId, Pid};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -16,7 +16,7 @@ fn header(policy: &str) -> Header {
 }
 
 fn beside(state: OtherState) -> Option<OtherEvenly> {
-    Some(OtherEvenly { pid: Pid(7), state })
+    Some(OtherEvenly { pid: Pid(7), state, given: Nanos::ZERO })
 }
 
 fn view(threads: u32, cpus: u32, domains: u32, balances: bool) -> View {

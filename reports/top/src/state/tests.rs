@@ -261,12 +261,16 @@ fn standing_down_differs_from_a_pause() {
 
 #[test]
 fn changes_of_the_balancer_are_in_the_history() {
-    let is = |pid, state| Some(OtherEvenly { pid: Pid(pid), state });
+    let is = |pid, state| Some(OtherEvenly { pid: Pid(pid), state, given: Nanos::ZERO });
     let mut v = View::new(false);
     // The first state is no change, nor is the same state again.
     assert!(v.balanced_by(is(7, OtherState::Working)));
     assert!(!v.balanced_by(is(7, OtherState::Working)));
     assert!(v.recent.is_empty());
+    // What the program has handed over is shown, and no news.
+    let given = Nanos::from_millis(1_234);
+    let gave = is(7, OtherState::Working).map(|b| OtherEvenly { given, ..b });
+    assert!(!v.balanced_by(gave) && v.balancer == gave && v.recent.is_empty());
     for next in [
         is(7, OtherState::Stopped),
         is(7, OtherState::Working),

@@ -48,10 +48,11 @@ impl View {
         let first = !std::mem::replace(&mut self.asked, true);
         let gone = self.balancer.map(|b| OtherEvenly { state: OtherState::Gone, ..b });
         let balancer = balancer.or(gone);
-        if self.balancer == balancer {
+        let before = std::mem::replace(&mut self.balancer, balancer);
+        // What it has given grows all the time.
+        if before.map(|b| (b.pid, b.state)) == balancer.map(|b| (b.pid, b.state)) {
             return false;
         }
-        let before = std::mem::replace(&mut self.balancer, balancer);
         let news = balancer.filter(|_| !first).map(|b| {
             let same = before.is_some_and(|before| before.pid == b.pid);
             let what = match b.state {
