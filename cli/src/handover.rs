@@ -69,9 +69,9 @@ impl Prepared {
     /// Looks from now on, again and again.
     pub(crate) fn start(self, threads: Threads, notes: &mut Vec<String>) -> HandingOver {
         let keeper = Arc::new(Mutex::new(self.0));
-        let (watched, others) = (Arc::downgrade(&keeper), Arc::default());
-        let newly: Arc<Mutex<Option<Beside>>> = Arc::clone(&others);
-        if let Err(e) = threads.start("handover", move || look(&watched, &newly)) {
+        let others: Arc<Mutex<Option<Beside>>> = Arc::default();
+        let (watched, given) = (Arc::downgrade(&keeper), others.clone());
+        if let Err(e) = threads.start("handover", move || look(&watched, &given)) {
             notes.push(format!(
                 "--cooperate: threads that spin keep their CPU: no thread to look at them: {e}"
             ));

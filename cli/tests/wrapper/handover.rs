@@ -5,6 +5,11 @@ use evenly_linux::affinity;
 use evenly_model::{CpuSet, Tid};
 use std::process::Stdio;
 
+/// Two threads that meet so often at a spinning barrier of their own.
+fn two_that_spin<'a>(spmd: &'a str, phases: &'a str) -> [&'a str; 9] {
+    [spmd, "--threads", "2", "--barrier", "spin", "--iters", "50000", "--phases", phases]
+}
+
 /// Two threads on one CPU that meet at a spinning barrier of their own. Each meeting costs a slice of the kernel where
 /// nobody hands over, so that it takes half a minute instead of half a second.
 #[test]
@@ -13,8 +18,7 @@ fn threads_at_a_barrier_of_their_own_hand_over_their_cpu() {
     let cpu: CpuSet = affinity::get(Tid(0)).unwrap().iter().take(1).collect();
     let spmd = workload("spmd");
     let run = |options: &str, phases: &str| {
-        let two = [spmd.as_str(), "--threads", "2", "--barrier", "spin", "--iters", "50000"];
-        let program = [&two[..], &["--phases", phases]].concat();
+        let program = two_that_spin(&spmd, phases);
         let (output, report) = tool.json(&format!("-q --cpus {cpu} {options}"), &program);
         assert!(output.status.success(), "{report:#}");
         let made: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
@@ -44,8 +48,7 @@ fn programs_beside_each_other_hand_over_their_cpus() {
     let tool = Tool::new();
     let spmd = workload("spmd");
     let both = |options: &str, phases: &str| -> Vec<serde_json::Value> {
-        let words = [spmd.as_str(), "--threads", "2", "--barrier", "spin", "--iters", "50000"];
-        let program = [&words[..], &["--phases", phases]].concat();
+        let program = two_that_spin(&spmd, phases);
         let run = |name: &str| {
             let path = tool.path(name);
             let options = format!("-q --cpus {cpus} --json {} {options}", path.display());

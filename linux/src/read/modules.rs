@@ -84,21 +84,11 @@ const PAUSE: Duration = Duration::from_millis(19);
 struct Search {
     file: File,
     module: Arc<OnceLock<Arc<Module>>>,
-    /// Nobody waits for it.
-    may_wait: Arc<AtomicBool>,
 }
 
 impl Search {
-    fn go(self) {
-        let mut since = Instant::now();
+    fn go(self, pause: impl FnMut()) {
         let search = || {
-            let pause = || {
-                // Relaxed: when it is seen matters little.
-                if self.may_wait.load(Ordering::Relaxed) && since.elapsed() > STRETCH {
-                    std::thread::sleep(PAUSE);
-                    since = Instant::now();
-                }
-            };
             let module = read(&self.file).and_then(|bytes| Module::of_slowly(&bytes, pause).ok());
             Arc::new(module.unwrap_or_default())
         };
@@ -114,6 +104,7 @@ pub struct Modules {
     files: HashMap<(u64, PathBuf), Known>,
     /// To the thread that goes through large files, one after the other.
     searches: Option<Sender<Search>>,
+    /// Nobody waits for what that thread finds.
     may_wait: Arc<AtomicBool>,
 }
 
@@ -128,12 +119,11 @@ impl Modules {
         let known = Known { module: module.clone(), since: Instant::now() };
         self.files.insert(key, known);
         let file = open(proc, pid, code);
-        let search =
-            |file| Search { file, module: module.clone(), may_wait: self.may_wait.clone() };
+        let search = |file| Search { file, module: module.clone() };
         let size = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |m| m.len());
         match file {
             None => _ = module.set(Arc::default()),
-            Some(file) if size <= LARGE => search(file).go(),
+            Some(file) if size <= LARGE => search(file).go(|| {}),
             Some(file) => self.later(search(file)),
         }
         module.get().cloned()
@@ -142,7 +132,18 @@ impl Modules {
     fn later(&mut self, search: Search) {
         let start = || {
             let (sender, receiver) = channel::<Search>();
-            let go = move || receiver.into_iter().for_each(Search::go);
+            let may_wait = self.may_wait.clone();
+            let go = move || {
+                let mut since = Instant::now();
+                let mut pause = || {
+                    // Relaxed: when it is seen matters little.
+                    if may_wait.load(Ordering::Relaxed) && since.elapsed() > STRETCH {
+                        std::thread::sleep(PAUSE);
+                        since = Instant::now();
+                    }
+                };
+                receiver.into_iter().for_each(|search: Search| search.go(&mut pause));
+            };
             std::thread::Builder::new().name("search".into()).spawn(go).ok().map(|_| sender)
         };
         if self.searches.is_none() {

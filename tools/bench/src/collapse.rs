@@ -11,18 +11,15 @@
 mod beside;
 mod kinds;
 
+use crate::args::Cases;
 use crate::commands::{Program, Ready};
 use crate::measure::result;
 use crate::measured::Measured;
 use crate::show::{interrupts, print, table};
-use crate::suite::is_asked;
-use crate::tools::Tools;
 use anyhow::Context;
 use beside::{Beside, Group};
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{Arm, Executor, ProcessExecutor, RunError};
-use evenly_model::CpuSet;
 use kinds::{Kind, Tuned, kinds};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -42,25 +39,10 @@ const TUNED: &str = "tuned";
 #[derive(Debug, Args)]
 pub(crate) struct CollapseArgs {
     #[command(flatten)]
-    pub(crate) programs: crate::args::Programs,
-    /// Only cases whose name contains this (may be given more than once)
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) only: Vec<String>,
-    /// Name the cases, and run none
-    #[arg(long)]
-    pub(crate) list: bool,
+    pub(crate) cases: Cases,
     /// Put all programs that would have the CPUs for themselves beside this instead
     #[arg(long, value_enum)]
     pub(crate) beside: Option<Beside>,
-    /// Runs of each arm
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) runs: u32,
-    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
-    #[arg(long, value_name = "LIST", value_parser = crate::args::cpu_list)]
-    pub(crate) cpus: Option<CpuSet>,
-    /// Seed of intervals
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
 }
 
 #[derive(Debug)]
@@ -182,7 +164,7 @@ impl Kind {
         interrupted: impl Fn() -> bool,
     ) -> anyhow::Result<Measurement> {
         let mut seconds = Seconds::default();
-        for _ in 0..bench.args.runs {
+        for _ in 0..bench.args.cases.runs {
             if interrupted() {
                 break;
             }
@@ -197,7 +179,7 @@ impl Kind {
                 seconds.add(bench, self, threads, TUNED)?;
             }
         }
-        let (bound, seed) = (self.bound.of(threads, self.beside), bench.args.seed);
+        let (bound, seed) = (self.bound.of(threads, self.beside), bench.args.cases.seed);
         let none = Vec::new();
         let two: &Vec<f64> = seconds.of.get(TWO).unwrap_or(&none);
         let of = |name: &'static str| seconds.of.get(name).unwrap_or(&none);
@@ -246,37 +228,23 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
     let cases: Vec<(&Kind, u32)> =
         all.iter().flat_map(|kind| kind.threads.iter().map(move |&n| (kind, n))).collect();
     let name = |&(kind, threads): &(&Kind, u32)| format!("{}-{threads}", kind.name);
-    let chosen: Vec<&(&Kind, u32)> =
-        cases.iter().filter(|case| is_asked(&name(case), &args.only)).collect();
-    if chosen.is_empty() {
-        let names: Vec<String> = cases.iter().map(name).collect();
-        let only = args.only.join(", ");
-        anyhow::bail!(
-            "--only {only}: no case has that in its name; there are {}",
-            names.join(", ")
-        );
-    }
-    if args.list {
+    let chosen = args.cases.of(&cases, name)?;
+    if args.cases.list {
         let line = |case: &&(&Kind, u32)| {
             format!("{:<20} {}{}\n", name(case), case.0.what, case.0.beside.text())
         };
         return print(&chosen.iter().map(line).collect::<String>());
     }
-    let mut needed = vec![String::from("spmd"), String::from("noise")];
-    let workloads = chosen.iter().filter(|(kind, _)| kind.program == Program::Workload);
-    needed.extend(workloads.map(|(kind, n)| (kind.command)(*n, 1, 1)[0].clone()));
-    let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
-    let programs = &args.programs;
-    let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
-    crate::args::take_two_cpus(args.cpus.as_ref())?;
-    let per_ms = tools.iterations_per_ms()?;
+    let needed = chosen.iter().map(|(kind, n)| (kind.program, (kind.command)(*n, 1, 1)));
+    let programs = Ready::find(&args.cases.programs, needed)?;
+    crate::args::take_two_cpus(args.cases.cpus.as_ref())?;
+    let per_ms = programs.tools.iterations_per_ms()?;
     let interrupted = interrupts()?;
     let executor = ProcessExecutor {
         limit: Some(LIMIT),
         interrupted: interrupted.clone(),
         ..ProcessExecutor::default()
     };
-    let programs = Ready::new(tools, chosen.iter().map(|(kind, _)| kind.program))?;
     let limited = chosen.iter().any(|(kind, _)| kind.beside == Beside::Quota);
     let group = if limited { Some(Group::new()?) } else { None };
     let mut bench = Bench { args, programs, per_ms, group, executor };

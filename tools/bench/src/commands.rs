@@ -2,6 +2,7 @@
 //!
 //! Invariant: whatever a command needs was there, or was built, when its [`Ready`] was made.
 
+use crate::args::Programs;
 use crate::mpi::{ENVIRONMENT, METBENCH, MpiArg};
 use crate::tools::Tools;
 use anyhow::Context;
@@ -22,11 +23,8 @@ print(json.dumps({'makespan_s': time.perf_counter() - begin, 'checksum': '%.9e' 
 ";
 
 pub(crate) const SPINNING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "0")];
-pub(crate) const YIELDING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "1")];
 pub(crate) const ACTIVE_GOMP: &[(&str, &str)] =
     &[("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "infinite")];
-pub(crate) const ACTIVE_OMP: &[(&str, &str)] =
-    &[("KMP_BLOCKTIME", "infinite"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
 
 /// What is run: of the words of the command the first is its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,16 +52,22 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Builds, or looks for, what is needed for these.
+    /// Finds, or builds, what is needed for these, each with the words of a command. Also what measures work, and what computes
+    /// beside others.
     ///
     /// # Errors
-    /// Where that is missing, with the command that installs it.
-    pub(crate) fn new(
-        tools: Tools,
-        programs: impl Iterator<Item = Program> + Clone,
+    /// Where something is missing, with the command that makes or installs it.
+    pub(crate) fn find(
+        places: &Programs,
+        needed: impl Iterator<Item = (Program, Vec<String>)>,
     ) -> anyhow::Result<Self> {
+        let needed: Vec<(Program, Vec<String>)> = needed.collect();
+        let workloads = needed.iter().filter(|(program, _)| *program == Program::Workload);
+        let workloads = workloads.map(|(_, words)| words[0].as_str());
+        let tools =
+            places.find(&["spmd", "noise"].into_iter().chain(workloads).collect::<Vec<_>>())?;
         let room = tempfile::tempdir().context("cannot make a directory")?;
-        let runs = |program| programs.clone().any(|p| p == program);
+        let runs = |program| needed.iter().any(|(p, _)| *p == program);
         for mpi in [MpiArg::Openmpi, MpiArg::Mpich] {
             if runs(Program::Ranks(mpi)) {
                 mpi.build(&METBENCH, &room.path().join(mpi.tool("metbench")))?;
@@ -114,16 +118,6 @@ pub(crate) fn spmd(barrier: &str, threads: u32, phases: u64, iterations: u64) ->
 pub(crate) fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) -> Vec<String> {
     let words =
         format!("omp_spmd-{runtime} --threads {threads} --phases {phases} --iters {iterations}");
-    words.split(' ').map(str::to_owned).collect()
-}
-
-/// A pattern of `collapse`; or of `collapse-bare` and `collapse-calls`: the same in loops without `pause`, and in loops
-/// without that call a function.
-pub(crate) fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
-    let ([program, pattern], [iterations, held]) = (of, sizes);
-    let words = format!(
-        "{program} --pattern {pattern} --threads {threads} --phases {phases} --iters {iterations} --held {held}"
-    );
     words.split(' ').map(str::to_owned).collect()
 }
 

@@ -172,7 +172,7 @@ pub(crate) fn compare(args: &LoopsArgs) -> anyhow::Result<()> {
     );
     let programs = &args.programs;
     let needed = ["noise", "loops-gomp"];
-    let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
+    let tools = programs.find(&needed)?;
     let cpus = crate::args::take_two_cpus(args.cpus.as_ref())?;
     let second = cpus.iter().nth(1).context("two CPUs are needed")?.to_string();
     let lb4omp = args.lb4omp.as_deref().map(in_place_of_libomp).transpose()?;

@@ -219,11 +219,19 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it: the CPU time that it got, in seconds.
-    fn end(mut self) -> io::Result<f64> {
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// Where the signal cannot be sent.
+    pub(crate) fn terminate(&self) -> io::Result<()> {
         let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the neighbour has no process id"))?;
-        kill_process(pid, Signal::TERM)?;
+        Ok(kill_process(pid, Signal::TERM)?)
+    }
+
+    /// Ends it: the CPU time that it got, in seconds.
+    fn end(mut self) -> io::Result<f64> {
+        self.terminate()?;
         let mut text = String::new();
         if let Some(out) = &mut self.0.stdout {
             out.read_to_string(&mut text)?;
@@ -242,7 +250,8 @@ impl Drop for Running {
     }
 }
 
-fn neighbour_cpu_s(text: &str) -> Option<f64> {
+/// The CPU time that a neighbour says it got, in seconds.
+pub(crate) fn neighbour_cpu_s(text: &str) -> Option<f64> {
     serde_json::from_str::<serde_json::Value>(text.trim()).ok()?.get("cpu_s")?.as_f64()
 }
 
@@ -332,7 +341,11 @@ pub(crate) fn printed(outcome: &RunOutcome) -> Option<String> {
 /// # Errors
 /// Where it has not.
 pub(crate) fn result(outcome: &RunOutcome) -> anyhow::Result<(f64, String)> {
-    let text = printed(outcome).unwrap_or_default();
+    result_in(&printed(outcome).unwrap_or_default())
+}
+
+/// The same in what it has printed.
+pub(crate) fn result_in(text: &str) -> anyhow::Result<(f64, String)> {
     let result: serde_json::Value = serde_json::from_str(text.trim())
         .with_context(|| format!("it printed no result: {text}"))?;
     let seconds = result["makespan_s"].as_f64().context("a result without makespan_s")?;

@@ -8,22 +8,19 @@
 //! Invariant: all arms are interleaved, both programs of a pair are started at the same moment, and each run's checksum is that of
 //! all others of the same work.
 
+use crate::args::Cases;
 use crate::commands::{ACTIVE_GOMP, Program, Ready, SPINNING_RANKS, metbench, openmp, spmd};
+use crate::measure::{Running, neighbour_cpu_s, result_in};
 use crate::measured::Measured;
 use crate::mpi::MpiArg;
 use crate::show::{interrupts, print, table};
-use crate::suite::is_asked;
-use crate::tools::Tools;
 use anyhow::Context;
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
-use evenly_model::CpuSet;
-use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,22 +39,7 @@ const SHORTER: u64 = 8;
 #[derive(Debug, Args)]
 pub(crate) struct TogetherArgs {
     #[command(flatten)]
-    pub(crate) programs: crate::args::Programs,
-    /// Only pairs whose name contains this (may be given more than once)
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) only: Vec<String>,
-    /// Name the pairs, and run none
-    #[arg(long)]
-    pub(crate) list: bool,
-    /// Runs of each arm
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) runs: u32,
-    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
-    #[arg(long, value_name = "LIST", value_parser = crate::args::cpu_list)]
-    pub(crate) cpus: Option<CpuSet>,
-    /// Seed of intervals
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
+    pub(crate) cases: Cases,
 }
 
 /// A program that ends when its phases are done.
@@ -179,19 +161,10 @@ struct Bench<'a> {
     sums: BTreeMap<(Vec<String>, u32), String>,
 }
 
-/// A program that runs; it ends with this value.
+/// A program that runs, and what it prints: of a pipe that nobody reads meanwhile it would fill the buffer, and wait.
 struct Started {
-    child: Child,
-    /// What it prints: of a pipe that nobody reads meanwhile it would fill the buffer, and wait.
+    running: Running,
     out: File,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // It has ended already in the usual case; an error says just that.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Started {
@@ -202,26 +175,21 @@ impl Started {
         let out = tempfile::tempfile().context("cannot make a file for what is printed")?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?);
         let child = command.spawn().with_context(|| format!("cannot start {}", name.display()))?;
-        Ok(Self { child, out })
+        Ok(Self { running: Running(child), out })
     }
 
     /// What it has printed, once it has ended.
-    fn printed(&mut self) -> anyhow::Result<serde_json::Value> {
-        let status = self.child.wait()?;
+    fn printed(&mut self) -> anyhow::Result<String> {
+        let status = self.running.0.wait()?;
         let mut text = String::new();
         self.out.rewind()?;
         self.out.read_to_string(&mut text)?;
         anyhow::ensure!(status.success(), "it ended with {status}");
-        serde_json::from_str(text.trim()).with_context(|| format!("it printed no result: {text}"))
+        Ok(text)
     }
 
     fn has_ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
-    }
-
-    fn terminate(&self) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        Ok(kill_process(pid.context("no process id")?, Signal::TERM)?)
+        Ok(self.running.0.try_wait()?.is_some())
     }
 }
 
@@ -258,11 +226,11 @@ impl Bench<'_> {
         started: &mut Started,
     ) -> anyhow::Result<f64> {
         let name = words.join(" ");
-        let result = started.printed().with_context(|| name.clone())?;
-        let sum = result["checksum"].to_string();
+        let (seconds, sum) =
+            started.printed().and_then(|text| result_in(&text)).with_context(|| name.clone())?;
         let first = self.sums.entry((words, threads)).or_insert_with(|| sum.clone());
         anyhow::ensure!(*first == sum, "{name}: checksum {sum} instead of {first}");
-        result["makespan_s"].as_f64().with_context(|| format!("{name}: no makespan_s"))
+        Ok(seconds)
     }
 
     /// Seconds that all of a program's work takes with as many threads as there are CPUs, and nobody beside it.
@@ -300,8 +268,8 @@ impl Bench<'_> {
         let other = match of_other {
             Some((words, threads)) => self.result(words, threads, &mut other)? * part as f64,
             None => {
-                other.terminate()?;
-                let used = other.printed()?["cpu_s"].as_f64().context("a load without cpu_s")?;
+                other.running.terminate()?;
+                let used = neighbour_cpu_s(&other.printed()?).context("a load without cpu_s")?;
                 used / lasted
             }
         };
@@ -332,7 +300,7 @@ impl Pair {
     ) -> anyhow::Result<Measurement> {
         let mut limits = Vec::new();
         let mut samples: [Sample; 3] = Default::default();
-        for _ in 0..bench.args.runs {
+        for _ in 0..bench.args.cases.runs {
             if interrupted.load(Ordering::Relaxed) {
                 break;
             }
@@ -351,7 +319,7 @@ impl Pair {
                 });
             }
         }
-        let seed = bench.args.seed;
+        let seed = bench.args.cases.seed;
         let arms = samples.each_ref().map(|sample| {
             let of_limit = Measured::ratio(&sample.seconds, &limits, seed);
             (of_limit, Measured::median(&sample.other, seed))
@@ -407,16 +375,8 @@ fn report(cases: &[Measurement]) -> String {
 /// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &TogetherArgs) -> anyhow::Result<()> {
     let all = pairs();
-    let chosen: Vec<&Pair> = all.iter().filter(|pair| is_asked(pair.name, &args.only)).collect();
-    if chosen.is_empty() {
-        let names: Vec<&str> = all.iter().map(|pair| pair.name).collect();
-        let only = args.only.join(", ");
-        anyhow::bail!(
-            "--only {only}: no pair has that in its name; there are {}",
-            names.join(", ")
-        );
-    }
-    if args.list {
+    let chosen = args.cases.of(&all, |pair| pair.name.to_owned())?;
+    if args.cases.list {
         let line = |pair: &&Pair| format!("{:<20} {}\n", pair.name, pair.what);
         return print(&chosen.iter().map(line).collect::<String>());
     }
@@ -424,17 +384,11 @@ pub(crate) fn compare(args: &TogetherArgs) -> anyhow::Result<()> {
         Other::Job(job) => vec![pair.first, job],
         Other::Load => vec![pair.first],
     });
-    let jobs: Vec<Job> = jobs.collect();
-    let mut needed = vec![String::from("spmd"), String::from("noise")];
-    let workloads = jobs.iter().filter(|job| job.program == Program::Workload);
-    needed.extend(workloads.map(|job| (job.command)(job.threads, 1, 1)[0].clone()));
-    let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
-    let programs = &args.programs;
-    let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
-    crate::args::take_two_cpus(args.cpus.as_ref())?;
-    let per_ms = tools.iterations_per_ms()?;
+    let needed = jobs.map(|job| (job.program, (job.command)(job.threads, 1, 1)));
+    let programs = Ready::find(&args.cases.programs, needed)?;
+    crate::args::take_two_cpus(args.cases.cpus.as_ref())?;
+    let per_ms = programs.tools.iterations_per_ms()?;
     let interrupted = interrupts()?;
-    let programs = Ready::new(tools, jobs.iter().map(|job| job.program))?;
     let mut bench = Bench { args, programs, per_ms, sums: BTreeMap::new() };
     let mut measured = Vec::new();
     for pair in chosen {

@@ -18,22 +18,20 @@
 mod tests;
 mod text;
 
+use crate::args::Cases;
 use crate::figures::{Own, own};
 use crate::host::HostRecord;
 use crate::measure::{MAKESPAN, Watching, printed};
 use crate::measured::Measured;
 use crate::mpi::{ENVIRONMENT, METBENCH, MpiArg};
 use crate::show::{Shown, interrupts, print};
-use crate::suite::is_asked;
 use crate::tools::{Tools, words};
 use crate::turning::{Seen, Turning, reversals};
 use anyhow::Context;
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{
     Arm, Comparison, Executor, Metric, Options, ProcessExecutor, RunError, RunOutcome,
 };
-use evenly_model::CpuSet;
 use evenly_model::stats::median;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -67,28 +65,13 @@ const POLICIES: [&str; 4] = ["hybrid", "hpc-auto", "hpc-uniform", "hpc-adaptive"
 #[derive(Debug, Args)]
 pub(crate) struct UnevenArgs {
     #[command(flatten)]
-    pub(crate) programs: crate::args::Programs,
-    /// Only cases whose name contains this (may be given more than once)
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) only: Vec<String>,
-    /// Name the cases, and run none
-    #[arg(long)]
-    pub(crate) list: bool,
+    pub(crate) cases: Cases,
     /// Only this policy beside the kernel (may be given more than once) [default: all of them]
     #[arg(long, value_name = "NAME", value_parser = POLICIES)]
     pub(crate) policy: Vec<String>,
-    /// Runs of each arm
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) runs: u32,
     /// How many times as many iterations as usual
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) longer: f64,
-    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
-    #[arg(long, value_name = "LIST", value_parser = crate::args::cpu_list)]
-    pub(crate) cpus: Option<CpuSet>,
-    /// Seed of the order of runs, and of intervals
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     /// Write everything to FILE as JSON (evenly.bench-uneven/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -413,20 +396,11 @@ struct Bench<'a> {
 /// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
     let all = cases(args.longer);
-    let chosen: Vec<&Case> = all.iter().filter(|c| is_asked(&c.name, &args.only)).collect();
-    if chosen.is_empty() {
-        let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
-        anyhow::bail!(
-            "--only {}: no case has that in its name; there are {}",
-            args.only.join(", "),
-            names.join(", ")
-        );
-    }
-    if args.list {
+    let chosen = args.cases.of(&all, |case| case.name.clone())?;
+    if args.cases.list {
         let line = |c: &&Case| format!("{:<28} {}\n", c.name, c.what());
         return print(&chosen.iter().map(line).collect::<String>());
     }
-    let programs = &args.programs;
     let mut needed = vec![String::from("spmd")];
     for case in &chosen {
         if let Program::Triangle { runtime, .. } = case.program {
@@ -434,8 +408,8 @@ pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
         }
     }
     let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
-    let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
-    let cpus = crate::args::take_two_cpus(args.cpus.as_ref())?;
+    let tools = args.cases.programs.find(&needed)?;
+    let cpus = crate::args::take_two_cpus(args.cases.cpus.as_ref())?;
     let room = tempfile::tempdir().context("cannot make a directory")?;
     let iterations_per_ms = tools.iterations_per_ms()?;
     let bench = Bench { args, tools, iterations_per_ms, room: room.path().to_owned() };
@@ -449,9 +423,9 @@ pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
     let mut report = Report {
         schema: SCHEMA,
         machine: HostRecord::this(&cpus),
-        runs: args.runs,
+        runs: args.cases.runs,
         longer: args.longer,
-        seed: args.seed,
+        seed: args.cases.seed,
         cases: Vec::new(),
         incomplete: false,
     };
@@ -497,8 +471,8 @@ impl Bench<'_> {
         }
         let options = Options {
             command: words(&command),
-            runs: self.args.runs as usize,
-            seed: self.args.seed,
+            runs: self.args.cases.runs as usize,
+            seed: self.args.cases.seed,
             metric: Metric::Field(MAKESPAN.to_owned()),
             keep_reports: true,
             ..Options::default()
@@ -515,7 +489,7 @@ impl Bench<'_> {
                 case.name
             );
         }
-        Ok(figures(case, found, executor, self.args.seed))
+        Ok(figures(case, found, executor, self.args.cases.seed))
     }
 
     /// A command under evenly.

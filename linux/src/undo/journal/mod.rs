@@ -59,6 +59,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 pub use demand::Demand;
 pub(crate) use layout::{MAX_MASK_WORDS, PARENT_PATH_LIMIT};
@@ -226,10 +227,14 @@ pub(crate) fn remove(path: &Path) -> Result<(), JournalError> {
 
 /// The id of this boot; 0 where /proc does not show it.
 fn boot_id() -> u128 {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .ok()
-        .and_then(|t| u128::from_str_radix(&t.trim().replace('-', ""), 16).ok())
-        .unwrap_or(0)
+    // It stays as it is: read once, and not for each journal that is looked at.
+    static ID: OnceLock<u128> = OnceLock::new();
+    *ID.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .ok()
+            .and_then(|t| u128::from_str_radix(&t.trim().replace('-', ""), 16).ok())
+            .unwrap_or(0)
+    })
 }
 
 /// Inode of the process id name space; 0 where /proc does not show it.

@@ -1,10 +1,7 @@
 //! The kinds of the museum: how each waits, what it has to do, and beside whom.
 
 use super::beside::{Beside, QUOTA};
-use crate::commands::{
-    ACTIVE_GOMP, ACTIVE_OMP, Program, SPINNING_RANKS, YIELDING_RANKS, metbench, openmp, pattern,
-    spmd,
-};
+use crate::commands::{ACTIVE_GOMP, Program, SPINNING_RANKS, metbench, openmp, spmd};
 use crate::mpi::MpiArg;
 
 /// How much n threads have to do, as times of what two have: the bound without moves within phases.
@@ -65,8 +62,21 @@ pub(super) enum Tuned {
     Variables(&'static [(&'static str, &'static str)]),
 }
 
+/// A pattern of `collapse`; or of `collapse-bare` and `collapse-calls`: the same in loops without `pause`, and in loops
+/// without that call a function.
+fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
+    let ([program, pattern], [iterations, held]) = (of, sizes);
+    let words = format!(
+        "{program} --pattern {pattern} --threads {threads} --phases {phases} --iters {iterations} --held {held}"
+    );
+    words.split(' ').map(str::to_owned).collect()
+}
+
+const YIELDING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "1")];
 const YIELDS: Option<Tuned> = Some(Tuned::Words("spin", "yield"));
 const PASSIVE: Option<Tuned> = Some(Tuned::Variables(&[("OMP_WAIT_POLICY", "passive")]));
+const ACTIVE_OMP: &[(&str, &str)] =
+    &[("KMP_BLOCKTIME", "infinite"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
 
 pub(super) fn kinds() -> Vec<Kind> {
     let kind = |name, what, phases, bound, command| Kind {

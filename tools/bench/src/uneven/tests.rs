@@ -1,6 +1,7 @@
 //! Tests of the module above.
 
 use super::*;
+use evenly_model::CpuSet;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -11,14 +12,16 @@ fn bench(args: &UnevenArgs) -> Bench<'_> {
 
 fn args() -> UnevenArgs {
     UnevenArgs {
-        programs: crate::Programs { evenly: None, workloads: "/w".into() },
-        only: Vec::new(),
-        list: false,
+        cases: Cases {
+            programs: crate::Programs { evenly: None, workloads: "/w".into() },
+            only: Vec::new(),
+            list: false,
+            runs: 5,
+            cpus: None,
+            seed: 1,
+        },
         policy: Vec::new(),
-        runs: 5,
         longer: 1.0,
-        cpus: None,
-        seed: 1,
         json: None,
     }
 }
