@@ -50,6 +50,35 @@ void delay(int n)
 		PAUSE;
 }
 
+/* As those that back off, longer and longer. */
+void back_off(void)
+{
+	for (int most = 1; atomic_load_explicit(&flag, memory_order_acquire); most = most < 1024 ? 2 * most : most)
+		for (int i = 0; i < most; i++)
+			PAUSE;
+}
+
+void back_off_and_try(void)
+{
+	int most = 16;
+	while (atomic_exchange(&flag, 1)) {
+		for (int i = 0; i < most; i++)
+			PAUSE;
+		if (most < 1024)
+			most *= 2;
+	}
+}
+
+/* It works between two delays. */
+void paced(int *values, int n)
+{
+	for (int k = 0; k < n && !flag; k++) {
+		values[k] += k;
+		for (int i = 0; i < n; i++)
+			PAUSE;
+	}
+}
+
 void once(void)
 {
 	PAUSE;

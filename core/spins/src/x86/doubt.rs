@@ -24,7 +24,7 @@ pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> 
 }
 
 /// The loop that this jump ends, if it goes back to where an instruction begins.
-fn back(x: &Instruction, function: &[Instruction]) -> Option<Wait> {
+pub(super) fn back(x: &Instruction, function: &[Instruction]) -> Option<Wait> {
     let plain = match () {
         () if x.is_jcc_short() || x.is_jmp_short() => 2,
         () if x.is_jmp_near() => 5,

@@ -1,6 +1,7 @@
 //! Where threads wait in code of x86-64: the control flow around `pause` instructions, and loops without.
 
 mod decoded;
+mod delays;
 mod doubt;
 mod turns;
 
@@ -22,23 +23,31 @@ pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
     if code.len() > LONGEST {
         return Vec::new();
     }
-    let mut all = pauses(code);
+    let (mut all, with_delays) = pauses(code);
     let without = jumps(code, &all);
     all.extend(without);
+    all.extend(with_delays);
     all
 }
 
-/// Those with a `pause`.
-fn pauses(code: &[u8]) -> Vec<Wait> {
+/// Those with a `pause` once a turn, and those with many.
+fn pauses(code: &[u8]) -> (Vec<Wait>, Vec<Wait>) {
     if !code.windows(PAUSE.len()).any(|bytes| bytes == PAUSE) {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
     let function = Function::decode(code);
-    let wait = |i: usize| {
-        let at = function.instructions.get(i).filter(|x| is_pause(x))?.ip() as usize;
-        Some(Wait { at, turn: function.turn(i)? })
-    };
-    (0..function.instructions.len()).filter_map(wait).collect()
+    let (mut once, mut delays) = (Vec::new(), Vec::new());
+    let each = function.instructions.iter().enumerate().filter(|(_, x)| is_pause(x));
+    for (i, x) in each {
+        let at = x.ip() as usize;
+        match function.turn(i) {
+            Some(turn) => once.push(Wait { at, turn }),
+            None => delays.push(at),
+        }
+    }
+    let with_delays =
+        if delays.is_empty() { Vec::new() } else { delays::around(&function, &delays) };
+    (once, with_delays)
 }
 
 /// Without prefixes that mean nothing, so that it is known what its first byte is.

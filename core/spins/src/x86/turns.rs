@@ -431,7 +431,7 @@ fn makes_sums(x: &Instruction) -> bool {
 }
 
 /// Whether it may leave memory as it would be after the turn before: as locks are tried, and as compilers order memory.
-fn may_store(x: &Instruction) -> bool {
+pub(super) fn may_store(x: &Instruction) -> bool {
     match x.mnemonic() {
         Mnemonic::Or => x.op0_kind() == OpKind::Memory && matches!(x.try_immediate(1), Ok(0)),
         Mnemonic::Xchg | Mnemonic::Cmpxchg | Mnemonic::Bts => true,
