@@ -3,11 +3,11 @@
 //!
 //! Invariant (promise P8): where it cannot be loaded the program runs without, and a note says why.
 
-use crate::looking::{INTERVAL, pause_after};
+use crate::looking::{INTERVAL, long_pause_after, pause_after};
 use crate::probe::sanitizers;
 use evenly_linux::beside::Beside;
 use evenly_linux::clock::{now, thread_cpu_time};
-use evenly_linux::handover::{HandOver, Where};
+use evenly_linux::handover::{Again, HandOver, Where};
 use evenly_linux::limits::Limits;
 use evenly_linux::modules::named;
 use evenly_linux::proc::Proc;
@@ -128,9 +128,13 @@ fn look(keeper: &Weak<Mutex<HandOver<Table>>>, others: &Mutex<Option<Beside>>) {
         if let Some(others) = others.lock().unwrap_or_else(PoisonError::into_inner).take() {
             keeper.cooperate_with(others);
         }
-        let went_through_files = keeper.look(now());
+        let again = keeper.look(now());
         let cost = thread_cpu_time() - before;
-        pause = if went_through_files { INTERVAL } else { pause_after(cost) };
+        pause = match again {
+            Again::Soon => INTERVAL,
+            Again::AsUsual => pause_after(cost),
+            Again::Rarely => long_pause_after(cost),
+        };
         keeper.looks_again(now() + Nanos::from(pause));
     }
 }

@@ -298,7 +298,8 @@ fn within_phases(q: &Question, p: &Prediction) -> Option<(Advice, String)> {
         let words = format!(
             "evenly run is worth trying where {at}: it moves a thread at the right moment of each phase, up to \
              {gain:.2} times as fast as static distribution ({locked} instead of {}). At other barriers it \
-             gains little: their phases would have to be longer than five periods",
+             gains little: their phases would have to be longer than five periods. Threads that spin while they wait are another \
+             matter: evenly run lets them hand over their CPUs, which is not predicted",
             p.static_time
         );
         return Some((Advice::Worth, words));

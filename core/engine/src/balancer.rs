@@ -350,7 +350,7 @@ impl Balancer {
         let p = &self.placement;
         let is_free = match self.lead.work() {
             Some(_) => self.pauses.paused(),
-            None => self.pauses.guard.paused() || self.pauses.guard.stood_down(),
+            None => self.pauses.guard.paused() || self.pauses.guard.rests(),
         };
         let fixed = p.pinning && p.placed && !is_free;
         let how = (fixed, self.lead.by_agents);
@@ -725,8 +725,8 @@ impl Balancer {
     /// Whether nothing is moved because that was found to gain nothing.
     #[must_use]
     pub fn is_resting(&self) -> bool {
-        let stood_down = || self.pauses.guard.stood_down();
-        self.moves_threads() && self.lead.work().map_or_else(stood_down, |work| work == Work::Rest)
+        let rests = || self.pauses.guard.rests();
+        self.moves_threads() && self.lead.work().map_or_else(rests, |work| work == Work::Rest)
     }
 
     /// What the policy's searches have cost so far.

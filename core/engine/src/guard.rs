@@ -1,5 +1,5 @@
-//! The regression guard (promise P7): evenly measures its own effect and stands down where it does
-//! not pay.
+//! The regression guard (promise P7): evenly measures its own effect, rests where it gains nothing, and stands down
+//! where it harms.
 //!
 //! From time to time balancing is paused for a short stretch, and how fast the program progressed
 //! in it is compared with a stretch of equal length right before. What counts as progress of the
@@ -7,13 +7,26 @@
 //! and the CPU time that all of them receive measures it; threads that do not block progress each
 //! for itself, and the slowest decides, as it will at the next barrier.
 //!
-//! Invariant: stretches of pause are at most [`GuardOptions::share`] of the run, and none comes
+//! ```text
+//!                  no gain to be seen, for a while
+//!            +---------------------------------------> rests
+//!   balances |  <--- that is over, or threads fare differently
+//!            +---------------------------------------> stands down
+//!                  a loss that is no chance, for good
+//! ```
+//!
+//! Threads that block are placed well by the kernel in most cases, and each balancing point takes its time from all that
+//! wait at the next barrier. So there it is looked early, and balancing has to show that it is of use. It rests twice as
+//! long each time.
+//!
+//! Invariant: what pauses cost is at most [`GuardOptions::share`] of the run, as far as that is known, and none comes
 //! before balancing has had time to show an effect.
 //!
-//! The guard looks at its result after every comparison. So its interval is a confidence sequence
+//! The guard looks at its result after every comparison. So the interval by which it stands down is a confidence sequence
 //! ([`RunningMean`]), which holds its level over all looks together: where balancing makes no
 //! difference, at most one run in twenty stands down, however long it is. Noise that lasts longer than
-//! a stretch is in both stretches of a comparison and cancels.
+//! a stretch is in both stretches of a comparison and cancels. To rest is no such claim: that asks whether a gain that
+//! would be worth having is likely still.
 //!
 //! Known gaps:
 //! - A thread that spins at a barrier receives CPU time without progressing. Where threads spin, and do not
@@ -31,10 +44,12 @@ use evenly_model::stats::RunningMean;
 pub struct GuardOptions {
     /// Whether it works at all.
     pub enabled: bool,
-    /// The greatest part of the run that may be spent pausing.
+    /// The greatest part of the run that pauses may cost.
     pub share: f64,
     /// No pause before balancing has run this long.
     pub warm_up: Nanos,
+    /// The same where threads block, and so while balancing has more to prove.
+    pub early: Nanos,
     /// Length of a stretch in periods; never shorter than `shortest`.
     pub periods: f64,
     /// Least length of a stretch.
@@ -47,6 +62,7 @@ impl Default for GuardOptions {
             enabled: true,
             share: 0.02,
             warm_up: Nanos::from_millis(3_000),
+            early: Nanos::from_millis(1_000),
             periods: 8.0,
             shortest: Nanos::from_millis(150),
         }
@@ -114,6 +130,14 @@ impl Stretch {
     fn least_rate(&self) -> f64 {
         self.ran.iter().copied().fold(f64::INFINITY, f64::min) / self.wall.max(1.0)
     }
+
+    /// Whether threads fare differently: what all, or the slowest of them, receive, or for how much of the time they are
+    /// blocked.
+    fn is_unlike(&self, other: &Self) -> bool {
+        let rates = [Self::mean_rate, Self::least_rate].map(|rate| (rate(self), rate(other)));
+        let blocked = (self.blocked_share() - other.blocked_share()).abs();
+        blocked > DIFFERENT || rates.iter().any(|(a, b)| (a - b).abs() > DIFFERENT * b)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,8 +148,17 @@ enum GuardState {
     Reference,
     /// Paused, and measuring how fast.
     Paused,
+    /// Resting until then, and measuring how threads fare.
+    Resting(Nanos),
     /// Stood down for good.
     Down,
+}
+
+/// How threads fared when a rest began, and in how many stretches in succession they fared differently.
+#[derive(Debug, Clone, Default)]
+struct Fared {
+    first: Option<Stretch>,
+    differently: u32,
 }
 
 /// A share of blocked time above which threads are taken to wait for each other.
@@ -134,6 +167,21 @@ const BLOCKING: f64 = 0.02;
 const LEAST_PAIRS: u32 = 5;
 /// A loss smaller than this is not worth standing down for: it is what a verdict may be wrong by.
 const TOLERATED: f64 = 0.005;
+/// Comparisons before it rests. It does where a gain of so much, or more, is further from the mean of the ratios than that
+/// may err; not where it may err by this.
+const LEAST_TO_REST: u32 = 4;
+const WORTH: f64 = 0.02;
+const UNSURE: f64 = 0.05;
+/// The first rest, and the longest.
+const RESTS: [Nanos; 2] = [Nanos::from_millis(8_000), Nanos::from_millis(256_000)];
+/// Balancing begins again where threads receive more or less of CPUs than when the rest began by this part of it, or are
+/// blocked for so much more or less of the time, in so many stretches in succession.
+const DIFFERENT: f64 = 0.2;
+const DIFFERENTLY: u32 = 2;
+/// How long these stretches are at least.
+const LOOKS: Nanos = Nanos::from_millis(500);
+/// While it is not clear what balancing is worth, each comparison is so many stretches later than the one before it was.
+const LATER: f64 = 0.5;
 
 /// The guard of one domain.
 #[derive(Debug, Clone)]
@@ -144,10 +192,15 @@ pub(crate) struct Guard {
     next: Nanos,
     paused_total: Nanos,
     length: Nanos,
+    /// Since balancing began, or began again, until something is compared.
+    so_far: Option<Stretch>,
     reference: Stretch,
     pause: Stretch,
     /// Logarithms of the ratios.
     logs: RunningMean,
+    /// For how long it rests the next time, and how threads fared when it began to.
+    rest: Nanos,
+    fared: Fared,
 }
 
 impl Guard {
@@ -160,9 +213,12 @@ impl Guard {
             next: now + options.warm_up,
             paused_total: Nanos::ZERO,
             length: Nanos::ZERO,
+            so_far: Some(Stretch { began: now, ..Stretch::default() }),
             reference: Stretch::default(),
             pause: Stretch::default(),
             logs: RunningMean::default(),
+            rest: RESTS[0],
+            fared: Fared::default(),
         }
     }
 
@@ -171,17 +227,36 @@ impl Guard {
         self.state == GuardState::Paused
     }
 
-    /// Whether balancing has stood down.
+    /// Whether balancing does nothing: it harms, or gains nothing that could be seen.
+    pub(crate) fn rests(&self) -> bool {
+        matches!(self.state, GuardState::Resting(_) | GuardState::Down)
+    }
+
+    /// Whether balancing has ended, because it harms.
     pub(crate) fn stood_down(&self) -> bool {
         self.state == GuardState::Down
     }
 
     /// The set of threads or CPUs has changed: what was being measured no longer compares.
     pub(crate) fn disturbed(&mut self, now: Nanos) {
-        if matches!(self.state, GuardState::Reference | GuardState::Paused) {
-            self.state = GuardState::Balancing;
-            self.next = now + self.options.warm_up;
+        match self.state {
+            GuardState::Reference | GuardState::Paused => self.begin(now),
+            GuardState::Resting(_) => self.begin_anew(now),
+            GuardState::Balancing | GuardState::Down => {}
         }
+    }
+
+    /// Balancing goes on, and is given time to show an effect.
+    fn begin(&mut self, now: Nanos) {
+        self.state = GuardState::Balancing;
+        self.next = now + self.options.warm_up;
+        self.so_far = Some(Stretch { began: now, ..Stretch::default() });
+    }
+
+    /// The same of a program that is no longer the same.
+    fn begin_anew(&mut self, now: Nanos) {
+        self.begin(now);
+        (self.logs, self.rest) = (RunningMean::default(), RESTS[0]);
     }
 
     /// One balancing point: the period that ended, and what each thread ran and was blocked in it.
@@ -198,7 +273,10 @@ impl Guard {
         match self.state {
             GuardState::Down => {}
             GuardState::Balancing => {
-                if now >= self.next {
+                if let Some(so_far) = &mut self.so_far {
+                    so_far.add(elapsed, threads);
+                }
+                if now >= self.next || self.is_early_enough(now) {
                     self.length = period.scale(self.options.periods).max(self.options.shortest);
                     self.reference = Stretch { began: now, ..Stretch::default() };
                     self.state = GuardState::Reference;
@@ -218,13 +296,42 @@ impl Guard {
                     self.compare(now);
                 }
             }
+            GuardState::Resting(until) => {
+                self.pause.add(elapsed, threads);
+                if now - self.pause.began >= self.length.max(LOOKS) {
+                    self.look_at_rest(now, until);
+                }
+            }
+        }
+    }
+
+    /// Whether threads block, and it is looked for the first time, also since a rest.
+    fn is_early_enough(&self, now: Nanos) -> bool {
+        self.so_far.as_ref().is_some_and(|so_far| {
+            now - so_far.began >= self.options.early && so_far.blocked_share() > BLOCKING
+        })
+    }
+
+    /// A stretch of a rest is over.
+    fn look_at_rest(&mut self, now: Nanos, until: Nanos) {
+        let last = Stretch { began: now, ..Stretch::default() };
+        let last = std::mem::replace(&mut self.pause, last);
+        let first = self.fared.first.get_or_insert_with(|| last.clone());
+        let is_different = last.is_unlike(first);
+        self.fared.differently = if is_different { self.fared.differently + 1 } else { 0 };
+        if self.fared.differently >= DIFFERENTLY {
+            self.begin_anew(now);
+        } else if now >= until {
+            self.begin(now);
         }
     }
 
     fn compare(&mut self, now: Nanos) {
         self.state = GuardState::Balancing;
+        self.so_far = None;
+        let mut blocking = false;
         if self.reference.ran.len() == self.pause.ran.len() && !self.pause.ran.is_empty() {
-            let blocking =
+            blocking =
                 self.reference.blocked_share() > BLOCKING || self.pause.blocked_share() > BLOCKING;
             let rate = if blocking { Stretch::mean_rate } else { Stretch::least_rate };
             let (on, off) = (rate(&self.reference), rate(&self.pause));
@@ -237,13 +344,27 @@ impl Guard {
             self.state = GuardState::Down;
             return;
         }
-        // Spend at most the share on pausing; once it is clear that balancing pays, look ever
-        // less often.
+        let error = self.logs.standard_error();
+        let is_unlikely = error < UNSURE && self.logs.mean() + error < WORTH.ln_1p();
+        if verdict.pairs >= LEAST_TO_REST && is_unlikely {
+            self.pause = Stretch { began: now, ..Stretch::default() };
+            self.state = GuardState::Resting(now + self.rest);
+            self.fared = Fared::default();
+            self.rest = Nanos(2 * self.rest.0).min(RESTS[1]);
+            return;
+        }
+        self.next = now + self.wait(now, verdict, blocking).max(self.length);
+    }
+
+    /// How long it takes until the next comparison: pauses cost no more than the share, which is all of their time where
+    /// it is not clear yet that balancing matters less. Once it is clear that balancing pays, it is looked ever less often.
+    fn wait(&self, now: Nanos, verdict: Verdict, blocking: bool) -> Nanos {
         let ran = (now - self.began).0 as f64;
-        let affordable = self.paused_total.0 as f64 / self.options.share;
+        let lost = if blocking { (1.0 - 1.0 / verdict.ratio).max(0.0) } else { 1.0 };
+        let affordable = lost * self.paused_total.0 as f64 / self.options.share;
         let settled = verdict.pairs >= 3 && verdict.low > 1.0;
-        let wait = (affordable - ran).max(0.0).max(if settled { ran } else { 0.0 });
-        self.next = now + Nanos(wait as u64).max(self.length);
+        let later = self.length.scale(LATER * f64::from(verdict.pairs));
+        Nanos((affordable - ran).max(if settled { ran } else { 0.0 }) as u64).max(later)
     }
 
     /// What has been found.
@@ -298,13 +419,92 @@ mod tests {
 
     #[test]
     fn noise_alone_does_not_end_it() {
-        let (guard, share) = run([0.66, 0.66], [0.66, 0.66], 0.1, 0.3, 600);
+        let (guard, _) = run([0.66, 0.66], [0.66, 0.66], 0.1, 0.3, 600);
         assert!(
             !guard.stood_down() && guard.verdict().pairs >= LEAST_PAIRS,
             "{:?}",
             guard.verdict()
         );
-        assert!(share > 0.0 && share < 0.021, "{share}");
+    }
+
+    /// A guard of threads that are blocked for a tenth of the time and progress at a rate of 0.6, times what balancing
+    /// gains; stretches deviate by this part. When it began to rest and when that was over.
+    fn rests(gain: f64, deviation: f64, seconds: u64, seed: u64) -> Vec<(f64, bool)> {
+        let period = Nanos::from_millis(20);
+        let mut random = Random::new(seed);
+        let mut guard = Guard::new(GuardOptions::default(), Nanos::ZERO);
+        let (mut changes, mut noise, mut before) = (Vec::new(), 1.0, None);
+        for point in 1..=seconds * 50 {
+            let now = Nanos(period.0 * point);
+            // Each stretch is different.
+            if before != Some(guard.state) {
+                before = Some(guard.state);
+                noise = (deviation * normal(&mut random)).exp();
+            }
+            let balanced = if guard.paused() || guard.rests() { 1.0 } else { gain };
+            let ran = period.scale(0.6 * noise * balanced);
+            let (rested, threads) = (guard.rests(), [(ran, period.scale(0.1)); 4]);
+            guard.point(now, period, period, threads.into_iter());
+            if rested != guard.rests() {
+                changes.push((now.as_secs_f64(), guard.rests()));
+            }
+        }
+        changes
+    }
+
+    /// Would catch: a program that is disturbed for ever although nothing comes of it, or that is never looked at again.
+    #[test]
+    fn what_gains_nothing_rests_and_is_looked_at_again() {
+        let changes = rests(1.0, 0.0, 60, 1);
+        let ends: Vec<f64> = changes.iter().filter(|c| !c.1).map(|c| c.0).collect();
+        let begins: Vec<f64> = changes.iter().filter(|c| c.1).map(|c| c.0).collect();
+        assert!((2.0..4.0).contains(&begins[0]), "{changes:?}");
+        // 8 s later, and 16 s after the next.
+        assert!(
+            (ends[0] - begins[0] - 8.0).abs() < 0.3 && begins[1] - ends[0] < 2.0,
+            "{changes:?}"
+        );
+        assert!((ends[1] - begins[1] - 16.0).abs() < 0.3, "{changes:?}");
+    }
+
+    #[test]
+    fn it_rests_where_a_gain_is_unlikely_and_not_where_it_is_likely() {
+        let part = |gain, deviation| {
+            let rest = |seed: &u64| !rests(gain, deviation, 10, *seed).is_empty();
+            (0..300).filter(rest).count() as f64 / 300.0
+        };
+        assert!(part(1.0, 0.02) > 0.9 && part(0.98, 0.03) > 0.9);
+        assert!(part(1.08, 0.02) < 0.02 && part(1.08, 0.04) < 0.1);
+        // Of what cannot be seen nothing is known.
+        assert!(part(1.0, 0.3) < 0.3);
+    }
+
+    /// Would catch: threads that are left alone with somebody who has come meanwhile.
+    #[test]
+    fn threads_that_fare_differently_end_a_rest() {
+        let period = Nanos::from_millis(200);
+        let options = GuardOptions { periods: 1.0, ..GuardOptions::default() };
+        let mut guard = Guard::new(options, Nanos::ZERO);
+        let mut now = Nanos::ZERO;
+        let mut passes = |guard: &mut Guard, ran: f64, points: usize| {
+            for _ in 0..points {
+                now += period;
+                let threads = [(period.scale(ran), period.scale(0.1)); 2];
+                guard.point(now, period, period, threads.into_iter());
+            }
+        };
+        while !guard.rests() {
+            passes(&mut guard, 0.9, 1);
+        }
+        passes(&mut guard, 0.8, 12);
+        assert!(guard.rests(), "for a difference that is none");
+        passes(&mut guard, 0.5, 3);
+        passes(&mut guard, 0.8, 3);
+        assert!(guard.rests(), "for a moment");
+        passes(&mut guard, 0.5, 7);
+        assert!(!guard.rests());
+        // What was seen before was another program.
+        assert_eq!(guard.verdict().pairs, 0);
     }
 
     #[test]
@@ -378,6 +578,9 @@ mod tests {
             guard.point(now, period, period, [(period.scale(rate), Nanos::ZERO)].into_iter());
             if guard.stood_down() {
                 return Some(guard.verdict().pairs);
+            }
+            if guard.rests() {
+                guard.begin(now);
             }
         }
         None

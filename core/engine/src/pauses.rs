@@ -1,5 +1,5 @@
-//! Pauses, in which the program runs as without us: to see what balancing is worth ([`crate::guard`]), and for
-//! good where that is less than nothing.
+//! Pauses, in which the program runs as without us: to see what balancing is worth ([`crate::guard`]), for a while where that
+//! is nothing, and for good where it is less.
 //!
 //! Invariant: while paused or stood down nothing is moved, and no mask of ours is in force but the one that
 //! the user asked for.
@@ -69,7 +69,7 @@ impl Pauses {
             );
             notes.note(now, text, observers);
         }
-        self.change(self.guard.paused() || down)
+        self.change(self.guard.paused() || self.guard.rests())
     }
 
     fn change(&mut self, paused: bool) -> Change {
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn pauses_begin_and_end_in_turns() {
         let (seen, pauses, notes) = changes((0.7, 0.6), 60);
-        // Three seconds of warm-up, and a stretch to compare with.
-        assert_eq!(seen[..2], [(158, Change::Pause), (166, Change::Resume)]);
+        // A second, as threads block, and a stretch to compare with.
+        assert_eq!(seen[..2], [(58, Change::Pause), (66, Change::Resume)]);
         let in_turns = seen.chunks(2).all(|c| c[0].1 == Change::Pause);
         assert!(in_turns && seen.len() % 2 == 0 && !pauses.paused(), "{seen:?}");
         assert!(notes.kept().is_empty());
@@ -121,6 +121,7 @@ mod tests {
     fn who_stands_down_stays_paused_and_says_so() {
         let (seen, pauses, notes) = changes((0.6, 0.7), 120);
         assert!(pauses.paused() && pauses.guard.stood_down());
+        // Before that it rested.
         assert_eq!(seen.last().map(|s| s.1), Some(Change::Pause));
         assert!(notes.kept()[0].starts_with("balancing stands down"), "{:?}", notes.kept());
     }

@@ -15,12 +15,12 @@
 //! the period (docs/simulate.md has the table).
 //!
 //! Where each thread has had a CPU to itself for a while there is nothing to do but to watch for others that
-//! come: then the period is twice as long, and costs half. In a program that waits for all at
+//! come: then the period is twice as long, and costs half; after as many points again four times. In a program that waits for all at
 //! barriers the time that a point takes from one thread is lost for all of them, so that even the budget
 //! would be much.
 //!
 //! While balancing rests, because it was found to gain nothing, points only look whether that has changed and
-//! count what the report says: then the period is the longest.
+//! count what the report says: then the period is even longer.
 //!
 //! Where threads report their phases, and have unequal work, it is two turns of two threads, however
 //! many share a CPU ([`crate::Balancer::taking_turns`]): then it must be seen soon which ones wait.
@@ -64,14 +64,19 @@ pub struct PeriodOptions {
 /// where they are more. Measured in the simulator: half a turn less loses more than it wins, and a turn
 /// more costs up to a quarter of the makespan where phases are about as long as the period.
 const TURNS: [f64; 2] = [1.75, 2.0];
-/// After so many calm points in a row an automatic period is so many times as long, until one is not.
+/// After so many calm points in a row an automatic period is twice as long, until one is not; after as many again twice as
+/// long as that. So often.
 const CALM: u32 = 32;
-const CALMER: f64 = 2.0;
+const MOST_TIMES: u32 = 2;
 /// Automatic periods stay within these.
 const SHORTEST: Nanos = Nanos::from_millis(5);
 const LONGEST: Nanos = Nanos::from_millis(100);
+/// While balancing rests.
+const RESTING: Nanos = Nanos::from_millis(200);
 /// Half width of the jitter, as part of the period (paper, section 4.2).
 const JITTER: f64 = 0.1;
+/// That the budget has made it so many times as long is worth a line.
+const STRETCHED: f64 = 3.0;
 /// After so many points the mean cost is one.
 const SETTLED: u64 = 30;
 /// Weight of the newest cost in the running mean.
@@ -156,12 +161,12 @@ impl PeriodControl {
         self.current().scale(factor)
     }
 
-    /// The message that the budget has made the period clearly longer than wanted, and twice as long as when there was one
+    /// The message that the budget has made the period much longer than wanted, and twice as long as when there was one
     /// last: often enough to be reported, not more. It says how things are at this moment, in words that stay true when it
     /// has passed.
     pub fn newly_stretched(&mut self) -> Option<String> {
         let current = self.current();
-        let least = self.wanted().scale(1.2).max(self.reported.scale(2.0));
+        let least = self.wanted().scale(STRETCHED).max(self.reported.scale(2.0));
         if self.points < SETTLED || current <= least {
             return None;
         }
@@ -181,10 +186,10 @@ impl PeriodControl {
             return period;
         }
         if self.resting {
-            return LONGEST;
+            return RESTING;
         }
         let turn = self.options.slice.scale(self.together as f64);
-        let calmer = if self.calm < CALM { 1.0 } else { CALMER };
+        let calmer = f64::from(1_u32 << (self.calm / CALM).min(MOST_TIMES));
         turn.scale(TURNS[usize::from(self.together > 2)] * calmer).clamp(SHORTEST, LONGEST)
     }
 }
@@ -226,7 +231,8 @@ mod tests {
             calm.iter().for_each(|calm| c.calm(*calm));
             c.current().as_millis_f64()
         };
-        assert_eq!([after(&[true; 31]), after(&[true]), after(&[true; 99])], [14.0, 28.0, 28.0]);
+        assert_eq!([after(&[true; 31]), after(&[true]), after(&[true; 31])], [14.0, 28.0, 28.0]);
+        assert_eq!([after(&[true]), after(&[true; 32]), after(&[true; 999])], [56.0, 56.0, 56.0]);
         assert_eq!([after(&[false]), after(&[true; 31]), after(&[true])], [14.0, 14.0, 28.0]);
         let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
         (0..50).for_each(|_| fixed.calm(true));
@@ -241,7 +247,7 @@ mod tests {
             c.resting(resting);
             c.current().as_millis_f64()
         };
-        assert_eq!([with(true), with(false)], [100.0, 14.0]);
+        assert_eq!([with(true), with(false)], [200.0, 14.0]);
         let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
         fixed.resting(true);
         assert_eq!(fixed.current().as_millis_f64(), 7.0);

@@ -164,6 +164,13 @@ impl RunningMean {
         self.mean
     }
 
+    /// The standard error of the mean; infinite where there are fewer than two values.
+    #[must_use]
+    pub fn standard_error(&self) -> f64 {
+        let n = f64::from(self.count);
+        if self.count < 2 { f64::INFINITY } else { (self.squares / (n - 1.0) / n).sqrt() }
+    }
+
     /// Half the width of the interval around the mean; infinite where the values are too few.
     #[must_use]
     pub fn half_width(&self) -> f64 {

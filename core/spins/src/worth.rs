@@ -14,6 +14,8 @@ use evenly_model::Nanos;
 const ENOUGH: [u64; 3] = [100, 60, 20];
 /// It is compared for the first time after so long: a program that waits a hundred times as long in a pause loses 2 % by it.
 const FIRST: Nanos = Nanos::from_millis(8_000);
+/// What threads do while they hand over is compared with what was seen before they did after so long, without a pause.
+const SOON: Nanos = Nanos::from_millis(500);
 /// And again after so long.
 const AGAIN: Nanos = Nanos::from_millis(60_000);
 /// For how long it is looked at least and at most while CPUs are handed over.
@@ -50,6 +52,9 @@ pub struct Worth {
     with: Seen,
     /// The last few comparisons: what was seen without and with.
     last: [Seen; 2],
+    /// What was seen before threads handed over, until it is compared with what they do then; and both.
+    before: Option<Seen>,
+    at_first: Option<(Seen, Seen)>,
 }
 
 impl Default for Worth {
@@ -62,6 +67,8 @@ impl Default for Worth {
             without: Seen::default(),
             with: Seen::default(),
             last: [Seen::default(); 2],
+            before: None,
+            at_first: None,
         }
     }
 }
@@ -81,9 +88,14 @@ impl Worth {
             State::Hands => State::Looks { seen: Seen::default() },
             State::Looks { mut seen } => {
                 seen.add(new);
-                if seen.all >= ENOUGH[0] && seen.time >= LOOK[0] {
+                let is_enough = seen.all >= ENOUGH[0] && seen.time >= LOOK[0];
+                if is_enough && let Some(before) = self.before.take() {
+                    self.at_first = Some((before, seen));
+                    self.hands(now + FIRST)
+                } else if is_enough {
                     State::Pauses { with: seen, seen: Seen::default() }
                 } else if seen.time >= LOOK[1] {
+                    self.before = None;
                     self.hands(now + AGAIN)
                 } else {
                     State::Looks { seen }
@@ -112,10 +124,20 @@ impl Worth {
         matches!(self.state, State::Hands | State::Looks { .. })
     }
 
-    /// What was seen in pauses, and just before them.
+    /// Threads hand over from now on, and did this before. What they do then is looked at soon, once.
+    pub fn begins(&mut self, now: Nanos, before: Seen) {
+        if self.at_first.is_none() && matches!(self.state, State::Hands) {
+            self.before = Some(before);
+            self.next = Some(now + SOON);
+        }
+    }
+
+    /// What was seen in pauses, and just before them. Until there was one, what was seen before threads handed over, and soon
+    /// after.
     #[must_use]
     pub fn compared(&self) -> (Seen, Seen) {
-        (self.without, self.with)
+        let paused = (self.without, self.with);
+        if self.with.all > 0 { paused } else { self.at_first.unwrap_or(paused) }
     }
 
     fn hands(&mut self, next: Nanos) -> State {
@@ -223,6 +245,24 @@ mod tests {
         assert!(!p.act.looks);
         p.shows = true;
         assert!(p.runs(60.0)[0] < 1.0);
+    }
+
+    /// Would catch: a report of a run of some seconds that does not say what came of it.
+    #[test]
+    fn what_was_seen_before_is_compared_without_a_pause() {
+        let mut p = Program::new([0.05, 0.95]);
+        p.runs(1.0);
+        let before = Seen { all: 100, waiting: 95, time: Nanos::from_millis(300) };
+        p.worth.begins(p.now, before);
+        let [rests, looks] = p.runs(3.0);
+        assert!(rests == 0.0 && looks < 0.4, "{rests} {looks}");
+        let (without, with) = p.worth.compared();
+        assert!(without == before && with.exceeds(&before, 10.0), "{with:?}");
+        // Once; and what a pause shows counts for more.
+        p.worth.begins(p.now, before);
+        assert!(p.runs(5.0) == [0.0, 0.0] && p.runs(5.0)[0] > 0.0);
+        let (paused, _) = p.worth.compared();
+        assert!(paused != before);
     }
 
     /// Threads that sleep instead of spinning are seen less often, and all the more in what they compute.

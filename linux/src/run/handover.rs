@@ -15,12 +15,12 @@ use crate::crowd::Crowd;
 use crate::doubts::Doubts;
 use crate::modules::{Modules, parse_code};
 use crate::proc::{Proc, read_all};
+pub use crate::refused::Refused;
 use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
 use evenly_model::{Nanos, Pid};
 use evenly_spins::{Doing, Handed, Hunt, Machine, Place, Places, Seen, Spin, Taking, Worth};
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,8 @@ use std::time::Duration;
 const HOLD: Nanos = Nanos::from_millis(2_000);
 /// How often it is looked for code that was loaded meanwhile.
 const AGAIN: Nanos = Nanos::from_millis(500);
+/// After so long in which there was nothing to do it is looked more rarely.
+const IDLE: Nanos = Nanos::from_millis(2_000);
 /// The programs go on for so many seconds longer than it takes until it is looked again.
 const SECONDS: u32 = 3;
 /// What becomes of threads that wait elsewhere than in loops is left out where it is less than this part of the whole.
@@ -40,34 +42,6 @@ const USED: f64 = 0.1;
 /// With a quota of less it cannot be told from the CPU time of threads whether one of them computes.
 const LEAST_CPUS: f64 = 1.5;
 
-/// Why threads that spin keep their CPU, although they crowd the CPUs.
-#[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// The program has its own use for the signal, or filters system calls.
-    #[error("process {0} handles SIGTRAP itself, or filters system calls (seccomp)")]
-    LeftAlone(Pid),
-    /// The table has no more room.
-    #[error("there are more places where programs wait than the table has room for")]
-    Full,
-    /// The signal would not reach the handler.
-    #[error("process {0} {1}")]
-    Unfit(Pid, Unfit),
-    /// It has Go's runtime.
-    #[error("process {0} has Go's runtime, which handles signals past the C library")]
-    Go(Pid),
-    /// Its memory may not be changed.
-    #[error(
-        "the memory of process {pid} cannot be changed ({source}); needed are the rights of a debugger: \
-         kernel.yama.ptrace_scope of at most 1, and proc_mem.force_override not restricted"
-    )]
-    Memory {
-        /// The process.
-        pid: Pid,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
 /// Where threads wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where<'a> {
@@ -77,6 +51,17 @@ pub enum Where<'a> {
     Mpi,
     /// In calls of `sched_yield`.
     Yields,
+}
+
+/// When it is to be looked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Whatever this look cost: it went through files, which is done once for each, or takes samples, which ends.
+    Soon,
+    /// As the cost allows.
+    AsUsual,
+    /// Nothing has been handed over for a while, nor was anything found to do.
+    Rarely,
 }
 
 type Known = (Place, u64, Vec<u8>);
@@ -116,6 +101,7 @@ pub struct HandOver<P> {
     /// Whether samples are taken, to see what that is worth.
     looks: bool,
     hunt: Hunt,
+    hunted_at: Nanos,
     /// Whether samples are taken, to see whether threads spin.
     hunts: bool,
     /// Whether threads crowded their CPUs, and handed some over, at the last look.
@@ -130,6 +116,8 @@ pub struct HandOver<P> {
     spinning: Option<Result<Spinning, CountersError>>,
     ended: bool,
     looked_at: Nanos,
+    /// When there was something to do last.
+    busy_at: Nanos,
 }
 
 impl<P: Places> HandOver<P> {
@@ -154,6 +142,7 @@ impl<P: Places> HandOver<P> {
             worth: Worth::default(),
             looks: false,
             hunt: Hunt::default(),
+            hunted_at: now,
             hunts: false,
             crowded: false,
             hands: false,
@@ -163,6 +152,7 @@ impl<P: Places> HandOver<P> {
             spinning: None,
             ended: false,
             looked_at: Nanos::ZERO,
+            busy_at: now,
         }
     }
 
@@ -198,11 +188,10 @@ impl<P: Places> HandOver<P> {
         self.refused.as_ref().filter(|_| none)
     }
 
-    /// Looks once. To be called again and again; what it finds is about the time since it was called last. Whether it is to look
-    /// again soon, whatever this one cost: it went through files, which is done once for each, or takes samples, which ends.
-    pub fn look(&mut self, now: Nanos) -> bool {
+    /// Looks once. To be called again and again; what it finds is about the time since it was called last.
+    pub fn look(&mut self, now: Nanos) -> Again {
         if self.ended {
-            return false;
+            return Again::Rarely;
         }
         let files = self.modules.count();
         let taking = self.places.taking();
@@ -237,7 +226,15 @@ impl<P: Places> HandOver<P> {
             self.looked_at = now;
         }
         let searches = self.modules.count() > files || self.modules.is_searching();
-        self.looks || self.hunts || others || searches
+        let soon = self.looks || self.hunts || others || searches;
+        if soon || begins || arms || self.hands {
+            self.busy_at = now;
+        }
+        match now - self.busy_at {
+            _ if soon => Again::Soon,
+            idle if idle < IDLE => Again::AsUsual,
+            _ => Again::Rarely,
+        }
     }
 
     /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
@@ -319,7 +316,12 @@ impl<P: Places> HandOver<P> {
         self.hunts = found.looks;
         // Where that cannot be seen they may.
         self.spin = found.spins || is_needed && !is_seen;
+        if found.spins && was && !self.hunts && !self.arms {
+            let before = Seen { time: now - self.hunted_at, ..seen };
+            self.worth.begins(now, before);
+        }
         if self.hunts && !was {
+            self.hunted_at = now;
             // Each file is gone through once, here and where they are armed.
             for process in taking {
                 self.spins(process.pid);
@@ -529,6 +531,7 @@ mod tests {
     use crate::breakpoints::FIT;
     use evenly_spins::Module;
     use std::fs;
+    use std::io;
     use std::os::unix::fs::{FileExt, MetadataExt};
     use std::sync::Mutex;
 

@@ -9,6 +9,7 @@ pub mod handover;
 pub mod live;
 pub mod mapping;
 pub mod metronome;
+pub(crate) mod refused;
 pub mod supervise;
 pub mod tuning;
 pub(crate) mod watcher;

@@ -142,7 +142,7 @@ impl HandedOver {
     fn words(&self) -> String {
         let place = self.place.as_ref().map_or_else(String::new, |place| format!(" in {place}"));
         format!(
-            "threads that spun{place} let others run for {:.2} s, and slept for {:.2} s",
+            "threads that spun{place} let others run for {:.2} s, and slept for {:.2} s, all together",
             self.given_s, self.slept_s
         )
     }

@@ -374,9 +374,16 @@ fn what_to_try_where_nothing_was_moved() {
     assert!(!of(four(), handed).contains("none ever slept"));
     let mut r = report(four());
     handed(&mut r);
-    let line = "hand-over   threads that spun in wait (a.c:7) let others run for 4.20 s, and slept for 0.31 s\n";
+    let line = "hand-over   threads that spun in wait (a.c:7) let others run for 4.20 s, and slept for 0.31 s, all together\n";
     assert!(r.judged().text(false).contains(line));
     assert!(of(four(), handed).contains("no clear difference: threads computed on 1.80 CPUs"));
+    // Until that was compared.
+    let mut unmeasured = report(four());
+    handed(&mut unmeasured);
+    let of_it = unmeasured.handed_over.as_mut().unwrap();
+    (of_it.cpus_without, of_it.cpus_with) = (None, None);
+    let said = unmeasured.judged().verdict;
+    assert!(said.starts_with("Threads that spin handed over their CPUs; evenly compare"), "{said}");
     let mut lost = report(four());
     handed(&mut lost);
     lost.handed_over.as_mut().unwrap().cpus_with = Some(0.9);

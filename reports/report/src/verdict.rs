@@ -24,6 +24,12 @@ const OFTEN: f64 = 10.0;
 const SURE: f64 = 0.05;
 /// Handing over paid, or lost, if threads compute so many times as much with it, or without: samples err by less.
 const CLEAR: f64 = 1.5;
+/// Threads handed over CPUs to speak of if others ran in their place, or they slept, for this part of the time.
+const MUCH_HANDED: f64 = 0.05;
+/// How a verdict begins of threads that progressed equally.
+const EQUAL: &str = "The threads progressed equally";
+/// A shorter run has ended before evenly had found its threads, in seconds.
+const FOUND_S: f64 = 0.3;
 /// How many names of threads are shown.
 const NAMES: usize = 5;
 
@@ -35,8 +41,13 @@ impl RunReport {
         if !self.started {
             return format!("Nothing was balanced: {}.", self.why_not_started());
         }
-        let mut text = self.worth_of_hand_over().map_or_else(String::new, |worth| worth + " ");
-        text.push_str(&self.verdict_of_placing());
+        let placing = self.verdict_of_placing();
+        let mut text = match self.worth_of_hand_over() {
+            // That they are equal says little beside it.
+            Some(worth) if placing.starts_with(EQUAL) => worth,
+            Some(worth) => format!("{worth} {placing}"),
+            None => placing,
+        };
         let (n, m) = (self.balanced_threads(), self.cpus.len());
         if let Some(quota) = self.quota_cpus
             && quota < 0.99 * n.min(m) as f64
@@ -68,6 +79,12 @@ impl RunReport {
             );
         }
         let none = "no two threads computed at the same time for a tenth of a second";
+        if self.seconds < FOUND_S && self.all_threads > 1 {
+            return format!(
+                "the program ended after {:.2} s; evenly looks for a tenth of a second which threads compute",
+                self.seconds
+            );
+        }
         match self.mpi_ranks {
             Some(ranks) if ranks > 1 => format!(
                 "{none}. This evenly was started for one of {ranks} MPI ranks; to balance all of them, \
@@ -214,14 +231,14 @@ impl RunReport {
                 counted(self.migrations(), "migration")
             ),
             (Some(measured), _) if imbalance <= BALANCED => {
-                format!("The threads progressed equally; {}.", self.undecided(measured))
+                format!("{EQUAL}; {}.", self.undecided(measured))
             }
             (None, Some(gain)) if imbalance <= BALANCED => format!(
-                "The threads progressed equally, at most {gain:.2} times as fast as if none had been \
+                "{EQUAL}, at most {gain:.2} times as fast as if none had been \
                  moved (estimate); evenly compare measures the gain over the kernel."
             ),
             _ if imbalance <= BALANCED => {
-                String::from("The threads progressed equally; the gain was not measured.")
+                format!("{EQUAL}; the gain was not measured.")
             }
             _ if self.balanced_s < SHORT_S => format!(
                 "The program computed for only {:.2} s with all its threads, too short to balance \
@@ -370,11 +387,19 @@ impl RunReport {
         }
     }
 
-    /// What it was worth that CPUs were handed over, where that was compared.
+    /// What it was worth that CPUs were handed over, where that was compared; that they were, where it was not.
     fn worth_of_hand_over(&self) -> Option<String> {
         let handed = self.handed_over.as_ref().and_then(|h| Some((h.cpus_without?, h.cpus_with?)));
         let beaten = self.metronome.as_ref().map(|m| (m.cpus_without, m.cpus_with));
-        let (without, with) = handed.or(beaten)?;
+        let Some((without, with)) = handed.or(beaten) else {
+            let handed = self.handed_over.as_ref()?;
+            let much = handed.given_s + handed.slept_s > MUCH_HANDED * self.seconds;
+            return much.then(|| {
+                String::from(
+                    "Threads that spin handed over their CPUs; evenly compare measures the gain.",
+                )
+            });
+        };
         let compared =
             format!("threads computed on {with:.2} CPUs on average, and on {without:.2} without");
         let came_of_it = if with > CLEAR * without {

@@ -349,6 +349,7 @@ impl Case {
             enabled: guard && info.is_guarded(),
             share: 0.5,
             warm_up: ms(200),
+            early: ms(200),
             periods: 2.0,
             shortest: ms(40),
         };
