@@ -13,6 +13,7 @@ mod commands;
 mod cost;
 mod demo;
 mod figures;
+mod grid;
 mod host;
 mod hosts;
 mod labs;
@@ -75,6 +76,8 @@ enum Command {
     Loops(loops::LoopsArgs),
     /// Two programs beside each other: how long both take, and how fairly
     Together(together::TogetherArgs),
+    /// The default against the kernel over a grid: how threads wait, phases, threads, neighbours, unequal work
+    Grid(grid::GridArgs),
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +183,7 @@ fn main() -> ExitCode {
         Command::Collapse(args) => collapse::compare(&args),
         Command::Loops(args) => loops::compare(&args),
         Command::Together(args) => together::compare(&args),
+        Command::Grid(args) => grid::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
