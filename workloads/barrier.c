@@ -16,6 +16,9 @@ static void cpu_relax(void) {
 #endif
 }
 
+// The most pauses from one look to the next.
+enum { LONGEST_DELAY = 1024 };
+
 void barrier_init(struct barrier *barrier, enum barrier_kind kind, uint32_t threads, double spin_s) {
     barrier->kind = kind;
     barrier->spin_s = spin_s;
@@ -52,6 +55,12 @@ void barrier_wait(struct barrier *barrier) {
         break;
     case BARRIER_SPIN:
         while (!passed(barrier, generation)) cpu_relax();
+        break;
+    case BARRIER_BACKOFF:
+        for (int delay = 1; !passed(barrier, generation);) {
+            for (int i = 0; i < delay; i++) cpu_relax();
+            if (delay < LONGEST_DELAY) delay *= 2;
+        }
         break;
     case BARRIER_YIELD:
         while (!passed(barrier, generation)) sched_yield();

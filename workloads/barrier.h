@@ -1,4 +1,4 @@
-// A reusable barrier that waits in one of four ways.
+// A reusable barrier that waits in one of five ways.
 //
 // The generation number is the "sense" of a sense-reversing barrier: it changes
 // once per round, so a thread that enters the next round early waits for a
@@ -15,6 +15,7 @@ enum barrier_kind {
     BARRIER_SPIN,      // polls and never gives the CPU away
     BARRIER_YIELD,     // polls with sched_yield
     BARRIER_SPINBLOCK, // polls for a while, then sleeps
+    BARRIER_BACKOFF,   // polls more and more rarely
 };
 
 struct barrier {

@@ -10,7 +10,7 @@
 
 enum { MAX_NAME_PREFIX = 10 }; // the kernel keeps 15 bytes; five digits follow
 
-static const char *const barrier_names[] = {"block", "spin", "yield", "spinblock"};
+static const char *const barrier_names[] = {"block", "spin", "yield", "spinblock", "backoff"};
 static const char *const kind_names[] = {"compute", "memory"};
 
 const char *barrier_name(enum barrier_kind kind) { return barrier_names[kind]; }
@@ -44,7 +44,7 @@ static void help(enum spmd_form form) {
            "  --output FILE         write the JSON to FILE instead of stdout\n",
            program_invocation_short_name, form == FORM_OPENMP ? ", or OMP_NUM_THREADS" : "");
     if (form == FORM_PTHREAD)
-        printf("  --barrier KIND        block (default), spin, yield, or spinblock\n"
+        printf("  --barrier KIND        block (default), spin, yield, spinblock, or backoff\n"
                "  --spin-us T           how long spinblock spins (default 200)\n"
                "  --main-works 0|1      1: the main thread is one of the N; 0 (default): it\n"
                "                        only waits for them\n"
@@ -130,7 +130,7 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
         case OUTPUT: o.output = optarg; break;
         case HELP: help(form); break;
         case BARRIER:
-            o.barrier = (enum barrier_kind)choice("--barrier", optarg, barrier_names, 4);
+            o.barrier = (enum barrier_kind)choice("--barrier", optarg, barrier_names, 5);
             break;
         case SPIN_US: o.spin_us = parse_double("--spin-us", optarg, 0, 1e9); break;
         case MAIN_WORKS: o.main_works = (int)parse_u64("--main-works", optarg, 0, 1); break;

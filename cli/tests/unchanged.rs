@@ -59,7 +59,7 @@ fn case(name: &str, source: &'static str, program: &str, options: &str) -> Case 
 /// Those of POSIX threads and OpenMP.
 fn threads() -> Vec<Case> {
     let mut all = Vec::new();
-    for barrier in ["block", "spin", "yield", "spinblock"] {
+    for barrier in ["block", "spin", "yield", "spinblock", "backoff"] {
         let options = format!("{PHASES} --barrier {barrier}");
         all.push(case(&format!("spmd_{barrier}"), "spmd", "spmd", &options));
     }

@@ -126,6 +126,13 @@ pub(super) fn kinds() -> Vec<Kind> {
                 |n, p, ms| spmd("spin", n, p, ms * 15 / 1000),
             )
         },
+        kind(
+            "backoff-0.2ms",
+            "barrier that backs off, 0.2 ms",
+            5_000,
+            Bound::Phases,
+            |n, p, ms| spmd("backoff", n, p, ms / 5),
+        ),
         kind("rust-0.2ms", "barrier in Rust, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
             vec!["spin_barrier".into(), n.to_string(), p.to_string(), (ms / 5).to_string()]
         }),
