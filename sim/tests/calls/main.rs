@@ -92,8 +92,7 @@ const COVERED: [(&str, usize); 38] = [
 ];
 
 /// What observers must have been sent, and how often at least.
-const REPORTED: [(&str, usize); 6] = [
-    ("balancing stands down", 10),
+const REPORTED: [(&str, usize); 5] = [
     ("is left alone", 100),
     ("could not be read", 10),
     ("keeps its share of a CPU", 5),
