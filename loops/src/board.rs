@@ -12,16 +12,16 @@
 //! - While one of both does so no other thread takes tasks.
 //! - No thread leaves an instance before each task of it was carried out.
 
-use crate::error::LoopsError;
+use crate::error::{LoopsError, Reason};
 use crate::gate::{Gate, Patience};
 use crate::queue::{Common, Queue};
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
+use std::sync::{Arc, OnceLock};
 
 /// How a thread has begun an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Board {
     /// Threads overtake each other.
     overtakes: bool,
     given_up: AtomicBool,
-    why: OnceLock<LoopsError>,
+    why: OnceLock<Arc<Reason>>,
     /// The tasks of each processor.
     pub queues: Box<[CachePadded<Queue>]>,
     /// Tasks that all have in common.
@@ -102,7 +102,7 @@ impl Board {
             }
             self.ready.set(instance);
         } else {
-            self.ready.wait(instance, patience, || self.is_given_up() || gives_up());
+            self.ready.wait(instance, patience, |_| self.is_given_up() || gives_up());
         }
         if !self.ready.has_reached(instance) || self.is_given_up() {
             Begun::GivenUp
@@ -128,9 +128,10 @@ impl Board {
         }
     }
 
-    /// Waits until an instance is done, in which the thread has found no further task. False where the loop was given up.
-    pub fn end(&self, instance: u32, patience: Patience, gives_up: impl Fn() -> bool) -> bool {
-        self.done.wait(instance, patience, || self.is_given_up() || gives_up());
+    /// Waits until an instance is done, in which the thread has found no further task. False where the loop was given up, as
+    /// `gives_up` may say, which is told how many whole sleeps there were.
+    pub fn end(&self, instance: u32, patience: Patience, gives_up: impl Fn(u32) -> bool) -> bool {
+        self.done.wait(instance, patience, |sleeps| self.is_given_up() || gives_up(sleeps));
         self.done.has_reached(instance)
     }
 
@@ -146,7 +147,7 @@ impl Board {
     }
 
     /// Nobody waits for this loop any longer. The first reason counts.
-    pub fn give_up(&self, why: LoopsError) {
+    pub fn give_up(&self, why: Arc<Reason>) {
         let _ = self.why.set(why);
         self.given_up.store(true, Release);
         self.ready.wake();
@@ -155,7 +156,12 @@ impl Board {
 
     /// Why that was done.
     pub fn why(&self) -> Option<&LoopsError> {
-        self.why.get()
+        self.why.get().map(|why| why.error())
+    }
+
+    /// Whether somebody was told that, as is the caller.
+    pub fn was_told(&self) -> bool {
+        self.why.get().is_some_and(|why| why.was_told())
     }
 
     /// Whether that was done.

@@ -13,6 +13,8 @@ use evenly_iterations::{Access, Bounds, Load, Policy, Use};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 type Handler = extern "C" fn(*const c_char);
@@ -22,12 +24,21 @@ static HANDLER: RwLock<Option<Handler>> = RwLock::new(None);
 /// By which loops are handed out for which the program does not say how.
 const ENVIRONMENT: &str = "EVENLY_LOOPS";
 
+fn handler() -> Option<Handler> {
+    *HANDLER.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Says what is wrong, and aborts unless the program has its own way.
 fn wrong(message: &str) {
-    let handler = *HANDLER.read().unwrap_or_else(PoisonError::into_inner);
-    let Some(handler) = handler else {
-        // Where it cannot be said, nothing is left but to end.
-        let _ = writeln!(std::io::stderr(), "evenly: {message}");
+    let Some(handler) = handler() else {
+        static IS_SAID: AtomicBool = AtomicBool::new(false);
+        if IS_SAID.swap(true, Relaxed) {
+            // Another thread is about to abort; were it not, this one does.
+            std::thread::sleep(std::time::Duration::from_secs(10));
+        } else {
+            // Where it cannot be said, nothing is left but to end.
+            let _ = writeln!(std::io::stderr(), "evenly: {message}");
+        }
         std::process::abort();
     };
     // A name that has a NUL in it never came from C.
@@ -124,11 +135,11 @@ impl EvenlyRegion {
         let policy = lock(&self.declared).policy;
         // What is wrong is said before others wait for the loop to be made.
         let policy = policy.unwrap_or_else(|| match std::env::var(ENVIRONMENT) {
-            Err(_) => Policy::Auto,
-            Ok(name) => name.parse().unwrap_or_else(|error| {
+            Ok(name) if !name.is_empty() => name.parse().unwrap_or_else(|error| {
                 wrong(&format!("{ENVIRONMENT}: {error}"));
                 Policy::Auto
             }),
+            _ => Policy::Auto,
         });
         self.region.get_or_init(|| {
             let declared = lock(&self.declared);
@@ -149,6 +160,13 @@ impl EvenlyRegion {
             return None;
         }
         Some(lock(&self.declared))
+    }
+
+    /// Says why the loop has failed, to a handler once.
+    fn fails(&self, error: &LoopsError) {
+        if handler().is_none() || !self.region().was_told() {
+            wrong(&error.to_string());
+        }
     }
 
     fn has_failed(&self) -> bool {
@@ -371,7 +389,7 @@ pub unsafe extern "C" fn evenly_begin(
                 // Perhaps it has left this one by longjmp.
                 own.abandon(thread, "began it again before its end");
             }
-            wrong(&error.to_string());
+            own.fails(&error);
             return std::ptr::null();
         }
     };
@@ -417,7 +435,7 @@ pub unsafe extern "C" fn evenly_next_task(
         Err(error) => {
             // A handler may leave by longjmp.
             drop(at);
-            wrong(&error.to_string());
+            region.fails(&error);
             0
         }
     }
@@ -435,7 +453,7 @@ unsafe fn reduce(own: *const EvenlyLoop, given: u64, together: impl Fn(u64, u64)
     match gathered {
         Ok(all) => all.reduce(together).unwrap_or(given),
         Err(error) => {
-            wrong(&error.to_string());
+            region.fails(&error);
             given
         }
     }

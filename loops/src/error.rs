@@ -1,6 +1,35 @@
 //! What a program can do wrong.
 
 use std::borrow::Cow;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Why a loop was given up. Several may be, for one reason.
+#[derive(Debug)]
+pub struct Reason {
+    error: LoopsError,
+    was_told: AtomicBool,
+}
+
+impl Reason {
+    /// The reason itself.
+    #[must_use]
+    pub fn error(&self) -> &LoopsError {
+        &self.error
+    }
+
+    /// Whether this was asked before.
+    #[must_use]
+    pub fn was_told(&self) -> bool {
+        self.was_told.swap(true, Relaxed)
+    }
+}
+
+impl From<LoopsError> for Reason {
+    fn from(error: LoopsError) -> Self {
+        Self { error, was_told: AtomicBool::new(false) }
+    }
+}
 
 /// Why a loop was not carried out, or not to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +72,23 @@ pub enum LoopsError {
         found: String,
         /// Those of the others.
         needed: String,
+    },
+    /// Threads begin loops in different orders, or one of them leaves out a loop.
+    #[error(
+        "thread {thread} began loop '{region}' where thread {other} began loop '{instead}' (loop {place} of each): all threads of \
+         a team have to begin the same loops, in the same order"
+    )]
+    Order {
+        /// The loop that a thread has begun.
+        region: String,
+        /// Who.
+        thread: usize,
+        /// The one that another thread has begun.
+        instead: String,
+        /// Who that is.
+        other: usize,
+        /// How many loops of the team each had begun, with this one.
+        place: u32,
     },
     /// A thread that has not ended a loop begins one.
     #[error(

@@ -14,6 +14,10 @@ use std::time::Instant;
 #[cfg(not(loom))]
 const LOOKS: u32 = 32;
 
+/// The longest sleep.
+#[cfg(not(loom))]
+pub(crate) const SLEEP: Duration = Duration::from_millis(50);
+
 /// What a thread does before it sleeps.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -61,18 +65,20 @@ impl Gate {
         );
     }
 
-    /// Waits until a number is reached, or `gives_up` says so.
-    pub fn wait(&self, number: u32, patience: Patience, gives_up: impl Fn() -> bool) {
+    /// Waits until a number is reached, or `gives_up` says so, which is asked before each sleep, and told how many whole ones there
+    /// have been.
+    pub fn wait(&self, number: u32, patience: Patience, gives_up: impl Fn(u32) -> bool) {
         if self.spins(number, patience) {
             return;
         }
         self.sleepers.fetch_add(1, SeqCst);
+        let mut sleeps = 0_u32;
         loop {
             let now = self.number.load(SeqCst);
-            if reaches(now, number) || gives_up() {
+            if reaches(now, number) || gives_up(sleeps) {
                 break;
             }
-            self.sleep(now);
+            sleeps = sleeps.saturating_add(self.sleep(now).into());
         }
         self.sleepers.fetch_sub(1, SeqCst);
     }
@@ -102,18 +108,21 @@ impl Gate {
         self.has_reached(number)
     }
 
+    /// Whether nothing but its length has ended the sleep.
     #[cfg(not(loom))]
-    fn sleep(&self, now: u32) {
-        use rustix::thread::futex;
+    fn sleep(&self, now: u32) -> bool {
+        use rustix::thread::{Timespec, futex};
         // Nobody wakes up a thread whose region was given up between its look and its sleep, so that no sleep is for ever.
-        const LONGEST: rustix::thread::Timespec =
-            rustix::thread::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        const LONGEST: Timespec =
+            Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos() as std::ffi::c_long };
         // Whatever ends it: it is looked again.
-        let _ = futex::wait(&self.number, futex::Flags::PRIVATE, now, Some(&LONGEST));
+        let ended = futex::wait(&self.number, futex::Flags::PRIVATE, now, Some(&LONGEST));
+        ended == Err(rustix::io::Errno::TIMEDOUT)
     }
 
     #[cfg(loom)]
-    fn sleep(&self, _: u32) {
+    fn sleep(&self, _: u32) -> bool {
         loom::thread::yield_now();
+        false
     }
 }

@@ -51,10 +51,12 @@ mod shown;
 mod team;
 #[cfg(not(loom))]
 mod telling;
+#[cfg(not(loom))]
+mod watch;
 
 #[cfg(not(loom))]
 pub use declare::{Array, Declaration, Team};
-pub use error::LoopsError;
+pub use error::{LoopsError, Reason};
 pub use evenly_iterations::{Access, Bounds, Load, Policy, Use};
 #[cfg(not(loom))]
 pub use region::{LINE_BYTES, Region, Report, Turn};

@@ -99,9 +99,13 @@ impl Region {
     }
 
     pub(crate) fn enter(&self, thread: usize, bounds: Bounds) -> Result<State, LoopsError> {
+        // No lock is taken before, which a thread may have that is not there.
+        if self.team.is_known_to_be_forked() {
+            return Err(self.why_not());
+        }
         if bounds.stride == 0 {
             let error = LoopsError::Stride { region: self.name.clone() };
-            self.board.give_up(error.clone());
+            self.give_up(error.clone());
             return Err(error);
         }
         self.team.enter(thread, self.number)?;
@@ -130,7 +134,7 @@ impl Region {
             let (region, found, needed) = (self.name.clone(), written(bounds), written(all));
             let error = LoopsError::Disagrees { region, thread, found, needed };
             self.team.leave(thread);
-            self.board.give_up(error.clone());
+            self.give_up(error.clone());
             return Err(error);
         }
         Ok(State { tasks, hands_out, completes, ..State::new(thread, instance, bounds) })
@@ -214,7 +218,7 @@ impl Region {
         if state.ended {
             return Ok(None);
         }
-        if self.board.is_given_up() {
+        if self.board.is_given_up() || self.team.is_known_to_be_forked() {
             self.leave(state);
             return Err(self.why_not());
         }
@@ -229,11 +233,27 @@ impl Region {
         }
         let instance = state.instance;
         self.board.complete(instance, state.completes, || self.sum_up(instance));
-        let all = self
-            .board
-            .end(instance, self.patience(Some(state.hands_out)), || self.team.is_forked());
+        let gives_up = |sleeps| {
+            if sleeps > 0 {
+                self.looks(state.thread, instance, sleeps);
+            }
+            self.team.is_forked() || self.board.is_given_up()
+        };
+        let all = self.board.end(instance, self.patience(Some(state.hands_out)), gives_up);
         self.leave(state);
         if all { Ok(None) } else { Err(self.why_not()) }
+    }
+
+    /// By a thread that waits for the end of an instance, and has slept so often.
+    #[cold]
+    fn looks(&self, thread: usize, instance: u32, sleeps: u32) {
+        self.team.keeps_order(thread);
+        let what = || format!("loop '{}'", self.name);
+        self.team.misses(sleeps, what, "begun it", |other| self.has_begun(other, instance));
+    }
+
+    fn has_begun(&self, thread: usize, instance: u32) -> bool {
+        self.lanes[thread].instance.load(Acquire).wrapping_sub(instance) as i32 >= 0
     }
 
     /// Notes what the thread has held.
@@ -311,16 +331,26 @@ impl Region {
     pub(crate) fn abandon(&self, state: &mut State, how: &str) {
         if !state.ended {
             let why = format!("thread {} {how}", state.thread).into();
-            self.board.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
+            self.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
             self.leave(state);
         }
+    }
+
+    fn give_up(&self, why: LoopsError) {
+        self.team.loses_order();
+        self.board.give_up(Arc::new(why.into()));
+    }
+
+    /// Whether somebody was told why it was given up, as is the caller.
+    pub(crate) fn was_told(&self) -> bool {
+        self.board.was_told()
     }
 
     /// Why it was given up. Where it was not, and threads have gone on all the same, the others are those of another process.
     fn why_not(&self) -> LoopsError {
         let forked = || LoopsError::Forked { region: self.name.clone() };
         if !self.board.is_given_up() {
-            self.board.give_up(forked());
+            self.give_up(forked());
         }
         self.board.why().cloned().unwrap_or_else(forked)
     }
@@ -331,19 +361,18 @@ impl Region {
         thread: usize,
         given: u64,
     ) -> Result<impl Iterator<Item = u64>, LoopsError> {
-        if self.board.is_given_up() {
+        if self.board.is_given_up() || self.team.is_known_to_be_forked() {
             return Err(self.why_not());
         }
         // Who has not begun the instance is late, and no other thread that has ended.
         let instance = self.lanes[thread].instance.load(Relaxed);
-        let lanes = &self.lanes;
-        let has_begun = move |other: usize| {
-            lanes[other].instance.load(Acquire).wrapping_sub(instance) as i32 >= 0
-        };
-        self.team.gather(thread, given, has_begun, || self.board.is_given_up()).ok_or_else(|| {
+        let has_begun = move |other| self.has_begun(other, instance);
+        let gives_up = || self.board.is_given_up();
+        self.team.gather(thread, given, &self.name, has_begun, gives_up).ok_or_else(|| {
             if !self.team.is_forked() {
-                let why = "a thread ended before it had reduced".into();
-                self.board.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
+                let why =
+                    "a thread ended, or went on to another loop, before it had reduced".into();
+                self.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
             }
             self.why_not()
         })

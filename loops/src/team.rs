@@ -3,8 +3,10 @@
 use crate::MOST_THREADS;
 use crate::board::Board;
 use crate::crowd::Crowd;
-use crate::error::LoopsError;
+use crate::error::{LoopsError, Reason};
 use crate::gate::{Gate, Patience};
+use crate::process;
+use crate::watch::{LONG_SLEEPS, Missing, Order, tell};
 use crossbeam_utils::CachePadded;
 use evenly_iterations::Common;
 use evenly_model::Nanos;
@@ -51,6 +53,9 @@ struct Member {
     thread: AtomicU64,
     /// That thread has ended.
     gone: AtomicBool,
+    /// How many loops it has begun, and which ones last.
+    begun: AtomicU32,
+    order: Order,
     /// How often it has gathered, and what it gave, this time and the time before.
     gathered: AtomicU32,
     given: [AtomicU64; 2],
@@ -70,8 +75,13 @@ pub(crate) struct Shared {
     crowd: Mutex<Crowd>,
     /// There are more threads than CPUs.
     is_crowd: AtomicBool,
+    /// No loop was given up so far: after that threads may go on by ways of their own.
+    in_order: AtomicBool,
+    /// It was told who is missing.
+    was_told: AtomicBool,
     start: Instant,
     process: u32,
+    forks: u32,
 }
 
 impl Drop for Shared {
@@ -85,6 +95,7 @@ impl Shared {
         if !(1..=MOST_THREADS).contains(&threads) {
             return Err(LoopsError::Threads { threads });
         }
+        process::count_forks();
         Ok(Self {
             members: (0..threads).map(|_| CachePadded::default()).collect(),
             loops: Mutex::default(),
@@ -95,8 +106,11 @@ impl Shared {
             scattered: AtomicBool::new(false),
             crowd: Mutex::default(),
             is_crowd: AtomicBool::new(false),
+            in_order: AtomicBool::new(true),
+            was_told: AtomicBool::new(false),
             start: Instant::now(),
             process: std::process::id(),
+            forks: process::forks(),
         })
     }
 
@@ -117,9 +131,15 @@ impl Shared {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Whether this is a child of the process that made it, and the other threads are not there.
+    /// Whether this is a child of the process that made it, and the other threads are not there. By a system call, for whoever
+    /// waits.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != std::process::id()
+    }
+
+    /// The same where C's library knows of it, which takes no time. A team of one thread is there as a whole.
+    pub(crate) fn is_known_to_be_forked(&self) -> bool {
+        self.forks != process::forks() && self.threads() > 1
     }
 
     /// The number of the array that begins at this address.
@@ -155,12 +175,21 @@ impl Shared {
             .map_or_else(String::new, |(name, _)| name.clone())
     }
 
-    fn give_up(&self, number: u32, why: &LoopsError) {
-        let board =
-            lock(&self.loops).get(number as usize - 1).and_then(|(_, board)| board.upgrade());
-        if let Some(board) = board {
-            board.give_up(why.clone());
+    /// Gives loops up, for the same reason.
+    fn give_up(&self, numbers: &[u32], why: &Arc<Reason>) {
+        self.loses_order();
+        for number in numbers.iter().filter(|number| **number > 0) {
+            let board =
+                lock(&self.loops).get(*number as usize - 1).and_then(|(_, board)| board.upgrade());
+            if let Some(board) = board {
+                board.give_up(Arc::clone(why));
+            }
         }
+    }
+
+    /// A loop is about to be given up.
+    pub(crate) fn loses_order(&self) {
+        self.in_order.store(false, Release);
     }
 
     /// Notes that a thread begins a loop. Where it cannot, the loop is given up, and so is the one that it has not ended: others
@@ -168,7 +197,8 @@ impl Shared {
     pub(crate) fn enter(&self, thread: usize, number: u32) -> Result<(), LoopsError> {
         let entered = self.note(thread, number);
         if let Err((error, within)) = &entered {
-            [Some(number), *within].into_iter().flatten().for_each(|n| self.give_up(n, error));
+            let why = Arc::new(Reason::from(error.clone()));
+            self.give_up(&[number, within.unwrap_or(0)], &why);
         }
         entered.map_err(|(error, _)| error)
     }
@@ -195,7 +225,59 @@ impl Shared {
             self.is_crowd.store(is_crowd, Relaxed);
         }
         member.gone.store(false, Release);
+        let place = member.begun.load(Relaxed).wrapping_add(1);
+        member.order.add(place, number);
+        // Whoever sees it sees how often the thread has gathered before.
+        member.begun.store(place, Release);
         Ok(())
+    }
+
+    /// By a thread that sleeps within a loop: gives up the loops of all where another thread begins them in another order.
+    pub(crate) fn keeps_order(&self, thread: usize) {
+        let own = &self.members[thread];
+        let last = own.begun.load(Relaxed);
+        let differs = |(other, member): (usize, &CachePadded<Member>)| {
+            own.order.differs(last, &member.order).map(|found| (other, found))
+        };
+        let found = self.members.iter().enumerate().find_map(differs);
+        let Some((other, (place, number, instead))) = found else { return };
+        // What was given up before is seen by whoever sees what was begun after it.
+        if !self.in_order.load(Acquire) {
+            return;
+        }
+        let both = [number, instead];
+        let [region, instead] = both.map(|number| self.name(number));
+        let error = LoopsError::Order { region, thread, instead, other, place };
+        let all = self.members.iter().map(|member| member.within.load(Acquire));
+        self.give_up(&all.chain(both).collect::<Vec<_>>(), &Arc::new(error.into()));
+    }
+
+    /// By a thread that has slept so often in `what`: tells once, after a while, of threads that have not done `this`.
+    pub(crate) fn misses(
+        &self,
+        sleeps: u32,
+        what: impl Fn() -> String,
+        this: &str,
+        has: impl Fn(usize) -> bool,
+    ) {
+        if sleeps < LONG_SLEEPS || self.was_told.load(Relaxed) {
+            return;
+        }
+        let how = |thread: usize| {
+            let member = &self.members[thread];
+            if member.begun.load(Acquire) == 0 {
+                Missing::Never
+            } else if member.gone.load(Acquire) {
+                Missing::Ended
+            } else {
+                Missing::Late
+            }
+        };
+        let absent = (0..self.threads()).filter(|thread| !has(*thread));
+        let missing: Vec<_> = absent.map(|thread| (thread, how(thread))).collect();
+        if !missing.is_empty() && !self.was_told.swap(true, Relaxed) {
+            tell(&what(), this, &missing, self.threads());
+        }
     }
 
     /// Whether that is the thread of the program which this number belongs to.
@@ -214,11 +296,12 @@ impl Shared {
     }
 
     /// Gives each thread what all gave, in their order. All have to come, equally often. None where somebody does not: one that has
-    /// ended after it has begun, or all others in a child of the process; or `gives_up` says so.
+    /// ended after it has begun, or has gone on to another loop, or all others in a child of the process; or `gives_up` says so.
     pub(crate) fn gather(
         &self,
         thread: usize,
         given: u64,
+        name: &str,
         has_begun: impl Fn(usize) -> bool,
         gives_up: impl Fn() -> bool,
     ) -> Option<impl Iterator<Item = u64> + '_> {
@@ -228,19 +311,29 @@ impl Shared {
         // What was given the time before may still be read by others; what was before that not: they have come since.
         let place = time as usize % 2;
         member.given[place].store(given, Relaxed);
+        let is_behind =
+            |other: &Member| (other.gathered.load(Relaxed).wrapping_sub(time) as i32) < 0;
+        let begun = member.begun.load(Relaxed);
         let is_gone = |(number, other): (usize, &CachePadded<Member>)| {
-            let is_behind = (other.gathered.load(Relaxed).wrapping_sub(time) as i32) < 0;
-            is_behind && has_begun(number) && other.gone.load(Acquire)
+            let went_on = (other.begun.load(Acquire).wrapping_sub(begun) as i32) > 0;
+            let left = went_on && is_behind(other) && self.in_order.load(Acquire);
+            left || is_behind(other) && has_begun(number) && other.gone.load(Acquire)
+        };
+        let misses = |sleeps| {
+            let what = || format!("a reduction after loop '{name}'");
+            self.misses(sleeps, what, "come to it", |other| !is_behind(&self.members[other]));
+            false
         };
         if self.came.fetch_add(1, AcqRel) + 1 == self.threads() as u32 {
             self.came.store(0, Relaxed);
             self.gathered.set(time);
         } else {
-            self.gathered.wait(time, self.patience(None), || {
+            self.gathered.wait(time, self.patience(None), |sleeps| {
                 self.scattered.load(Acquire)
                     || self.is_forked()
                     || gives_up()
                     || self.members.iter().enumerate().any(is_gone)
+                    || misses(sleeps)
             });
         }
         if !self.gathered.has_reached(time) || self.scattered.load(Acquire) {
@@ -261,6 +354,7 @@ mod tests {
     #[test]
     fn whoever_ended_before_it_began_is_waited_for() {
         let team = Shared::new(2).unwrap();
+        team.enter(0, 1).unwrap();
         team.ends(1);
         let has_begun = AtomicBool::new(false);
         let (asked, was_asked) = std::sync::mpsc::channel();
@@ -270,17 +364,18 @@ mod tests {
                     let _ = asked.send(());
                     other == 0 || has_begun.load(Acquire)
                 };
-                team.gather(0, 5, has_begun, || false).map(Iterator::collect::<Vec<u64>>)
+                team.gather(0, 5, "a", has_begun, || false).map(Iterator::collect::<Vec<u64>>)
             });
             was_asked.recv().unwrap();
             team.enter(1, 1).unwrap();
             has_begun.store(true, Release);
-            let second = team.gather(1, 7, |_| true, || false).map(Iterator::collect::<Vec<u64>>);
+            let second =
+                team.gather(1, 7, "a", |_| true, || false).map(Iterator::collect::<Vec<u64>>);
             [first.join().unwrap(), second]
         });
         assert_eq!(gathered, [Some(vec![5, 7]), Some(vec![5, 7])]);
         // One that ended within is not.
         team.ends(1);
-        assert!(team.gather(0, 5, |_| true, || false).is_none());
+        assert!(team.gather(0, 5, "a", |_| true, || false).is_none());
     }
 }

@@ -9,6 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread;
 
 fn source(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
@@ -17,7 +18,7 @@ fn source(file: &str) -> PathBuf {
 /// Builds a program, linked with the shared or with the static library.
 fn build(file: &Path, shared: bool) -> PathBuf {
     let (include, into) = (source("include"), Path::new(env!("CARGO_TARGET_TMPDIR")));
-    let flags = &["-D_GNU_SOURCE", "-fopenmp"];
+    let flags = &["-D_GNU_SOURCE", "-fopenmp", "-Wshadow"];
     Library { name: "evenly_loops", include: &include, flags, into }.build(file, shared)
 }
 
@@ -80,10 +81,21 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
         ("breaks", "thread 1 began loop 'inner' within loop 'sweep' of the same team"),
         ("nests", "thread 1 began loop 'inner' within loop 'sweep' of the same team"),
         ("forks", "loop 'sweep' belongs to the process before its fork"),
+        ("forks within", "loop 'sweep' belongs to the process before its fork"),
+        (
+            "orders",
+            "(loop 1 of each): all threads of a team have to begin the same loops, in the same order",
+        ),
+        (
+            "skips",
+            "(loop 2 of each): all threads of a team have to begin the same loops, in the same order",
+        ),
+        ("goes on", "a thread ended, or went on to another loop, before it had reduced"),
     ] {
         let said = printed(Command::new("timeout").arg("60").arg(wrong()).arg(way));
         assert!(said.contains(expected), "{way}: {said}");
-        assert!(!said.contains("a sum of"), "{way}: {said}");
+        // Once, whoever else sees it, and however often the loop is begun.
+        assert_eq!(said.lines().count(), 1, "{way}: {said}");
     }
     for harmless in ["nothing", "pools"] {
         assert_eq!(
@@ -92,6 +104,40 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
             "{harmless}"
         );
     }
+}
+
+/// Would catch: a program that hangs in silence, as OpenMP has started fewer threads than it was asked for; one that is ended as a
+/// thread takes its time.
+#[test]
+fn who_is_missing_is_told_once_and_waited_for() {
+    let waits = |way| Command::new("timeout").arg("60").arg(wrong()).arg(way).output().unwrap();
+    thread::scope(|scope| {
+        let [late, adds] = ["is late", "adds late"].map(|way| scope.spawn(move || waits(way)));
+        for (waiting, expected) in [
+            (
+                late,
+                "evenly: loop 'sweep' has waited 5 s for thread 1 of a team of 2, which has begun no loop of this team so far: \
+                 have so many threads been started?\n",
+            ),
+            (
+                adds,
+                "evenly: a reduction after loop 'sweep' has waited 5 s for thread 1 of a team of 2, which has not come to it\n",
+            ),
+        ] {
+            let output = waiting.join().unwrap();
+            assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+            assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+        }
+    });
+}
+
+/// Would catch: a variable that a script sets to nothing, and that ends the program.
+#[test]
+fn an_empty_variable_says_nothing() {
+    let jacobi = build(&source("tests/jacobi.c"), true);
+    assert!(
+        printed(Command::new(&jacobi).arg("2").env("EVENLY_LOOPS", "")).ends_with(" 3200 64\n")
+    );
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn two_instances(board: &Board, done: &AtomicUsize, own: usize, tasks: u16) {
                     board.complete(instance, u32::from(board.overtakes()), sum_up);
                 }
                 board.complete(instance, completes, sum_up);
-                assert!(board.end(instance, NONE, || false));
+                assert!(board.end(instance, NONE, |_| false));
             }
             Begun::Late => assert!(board.overtakes()),
             Begun::GivenUp => panic!("nobody gives up"),
@@ -134,7 +134,7 @@ fn whoever_is_overtaken_sees_it() {
                 let seen = shown.load(Relaxed);
                 assert!(seen == instance as usize || !board.is_at(instance));
                 board.complete(instance, completes, || ());
-                assert!(board.end(instance, NONE, || false));
+                assert!(board.end(instance, NONE, |_| false));
             }
         };
         let other = {
@@ -157,7 +157,7 @@ fn nobody_waits_for_a_loop_that_is_given_up() {
             let board = Arc::clone(&board);
             thread::spawn(move || {
                 board.begin(1, NONE, || 0, || false);
-                board.give_up(LoopsError::Threads { threads: 0 });
+                board.give_up(std::sync::Arc::new(LoopsError::Threads { threads: 0 }.into()));
             })
         };
         let begun = board.begin(1, NONE, || 0, || false);
@@ -165,7 +165,7 @@ fn nobody_waits_for_a_loop_that_is_given_up() {
         if within {
             board.complete(1, 1, || ());
         }
-        let ended = within && board.end(1, NONE, || false);
+        let ended = within && board.end(1, NONE, |_| false);
         assert!(!ended);
         other.join().unwrap();
     });

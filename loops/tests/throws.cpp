@@ -16,6 +16,10 @@ static std::string carries_out(evenly_region *region, size_t thread, bool throws
 		while (loop.next(lb, ub, stride))
 			if (throws)
 				throw std::runtime_error("its own");
+		// More digits than a double has.
+		const int64_t large = (INT64_C(1) << 60) + 1;
+		if (loop.reduce(EVENLY_MAX, large) != large || loop.reduce(EVENLY_SUM, 0.5) != 1 || loop.reduce(EVENLY_SUM, 2) != 4)
+			return "reduced to something else";
 		return "ended";
 	} catch (const std::exception &error) {
 		return error.what();

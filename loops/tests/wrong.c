@@ -13,7 +13,15 @@ static evenly_team *team;
 static evenly_region *region, *other;
 static const char *way;
 static jmp_buf out;
-static _Atomic int had_it_is_gone;
+static _Atomic int had_it_is_gone, has_ended;
+
+/* The loops of both threads, by their first letters: that which is wrong, and the other one; + is a reduction, and s a sleep. */
+static const struct plan {
+	const char *way, *loops[2];
+} plans[] = {
+	{"orders", {"wo", "ow"}},      {"skips", {"wow", "ww"}},     {"goes on", {"w+o", "wo"}},
+	{"is late", {"w", "sw"}},      {"adds late", {"w+w", "ws+w"}}, {"leaves", {"ww", "ww"}},
+};
 
 static void says(const char *message)
 {
@@ -26,11 +34,24 @@ static void says(const char *message)
 
 static int is(const char *name) { return !strcmp(way, name); }
 
-static void go_on(evenly_region *of, size_t thread)
+static evenly_loop *go_on(evenly_region *of, size_t thread)
 {
 	int64_t lb, ub, stride;
 	evenly_loop *loop = evenly_begin(of, thread, 0, 100, 1);
 	while (evenly_next_task(loop, &lb, &ub, &stride)) {
+		if (is("forks"))
+			says("an iteration in a child");
+		if (is("forks within")) {
+			if (thread == 1)
+				continue;
+			/* The other thread is at the end of the loop. */
+			usleep(200000);
+			pid_t child = fork();
+			if (child)
+				waitpid(child, NULL, 0);
+			else
+				has_ended = 1;
+		}
 		if (thread == 0)
 			continue;
 		if (is("ends"))
@@ -43,13 +64,33 @@ static void go_on(evenly_region *of, size_t thread)
 			go_on(other, thread);
 		if (is("breaks")) {
 			go_on(other, thread);
-			return;
+			return NULL;
 		}
 		if (is("reduces"))
 			evenly_reduce_double(loop, EVENLY_SUM, 1);
 	}
 	if (is("sums") && evenly_reduce_double(loop, EVENLY_SUM, 1) != 1)
 		says("a sum of a loop that was given up");
+	if (has_ended)
+		_exit(0);
+	return loop;
+}
+
+static void go_by_plan(size_t thread)
+{
+	const char *next = "w";
+	for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+		if (is(plans[i].way))
+			next = plans[i].loops[thread];
+	evenly_loop *loop = NULL;
+	for (; *next; next++) {
+		if (*next == 's')
+			sleep(7);
+		else if (*next == '+')
+			evenly_reduce_double(loop, EVENLY_SUM, 1);
+		else
+			loop = go_on(*next == 'w' ? region : other, thread);
+	}
 }
 
 static void *has_it_next(void *alone)
@@ -99,7 +140,7 @@ static void *second(void *unused)
 {
 	(void)unused;
 	if (!setjmp(out))
-		go_on(region, 1);
+		go_by_plan(1);
 	else
 		go_on(region, 1);
 	return NULL;
@@ -139,7 +180,7 @@ int main(int argc, char **argv)
 	}
 	pthread_t thread;
 	pthread_create(&thread, NULL, second, NULL);
-	go_on(region, 0);
+	go_by_plan(0);
 	pthread_join(thread, NULL);
 	evenly_region_free(region);
 	evenly_region_free(other);

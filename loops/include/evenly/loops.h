@@ -92,6 +92,7 @@ void evenly_loops_on_error(void (*handler)(const char *message));
 } /* extern "C" */
 
 #include <stdexcept>
+#include <type_traits>
 
 namespace evenly {
 
@@ -102,8 +103,8 @@ class loop {
 	evenly_loop *own;
 
 public:
-	loop(evenly_region *region, size_t thread, int64_t lb, int64_t ub, int64_t stride = 1)
-	    : region(region), own(evenly_begin(region, thread, lb, ub, stride))
+	loop(evenly_region *of, size_t thread, int64_t from, int64_t to, int64_t by = 1)
+	    : region(of), own(evenly_begin(of, thread, from, to, by))
 	{
 		if (own && evenly_failed(region))
 			evenly_abandon(own);
@@ -123,9 +124,15 @@ public:
 			check();
 		return more;
 	}
-	double reduce(int operation, double given)
+	/* As a double, or as an int64_t where it is an integer. */
+	template <typename T> T reduce(int operation, T given)
 	{
-		double all = evenly_reduce_double(own, operation, given);
+		static_assert(std::is_arithmetic<T>::value, "numbers are reduced");
+		T all;
+		if constexpr (std::is_integral<T>::value)
+			all = static_cast<T>(evenly_reduce_int64(own, operation, static_cast<int64_t>(given)));
+		else
+			all = static_cast<T>(evenly_reduce_double(own, operation, static_cast<double>(given)));
 		check();
 		return all;
 	}
