@@ -60,7 +60,8 @@ module evenly_loops
     module procedure next_task_int32, next_task_int64
   end interface
 
-  ! evenly_reduce(loop, operation, given): evenly_reduce_double and evenly_reduce_int64, of the kind that is given.
+  ! evenly_reduce(loop, operation, given): evenly_reduce_double and evenly_reduce_int64, of the kind that is given. It is given by
+  ! value: a variable whose address others have would be stored in each iteration.
   interface evenly_reduce
     module procedure reduce_float, reduce_double, reduce_int32, reduce_int64
   end interface
@@ -292,7 +293,7 @@ contains
   function reduce_double(loop, operation, given) result(reduced)
     type(evenly_loop), intent(in) :: loop
     integer, intent(in) :: operation
-    real(c_double), intent(in) :: given
+    real(c_double), value :: given
     real(c_double) :: reduced
 
     reduced = c_reduce_double(loop%at, int(operation, c_int), given)
@@ -301,7 +302,7 @@ contains
   function reduce_float(loop, operation, given) result(reduced)
     type(evenly_loop), intent(in) :: loop
     integer, intent(in) :: operation
-    real(c_float), intent(in) :: given
+    real(c_float), value :: given
     real(c_float) :: reduced
 
     reduced = real(reduce_double(loop, operation, real(given, c_double)), c_float)
@@ -310,7 +311,7 @@ contains
   function reduce_int64(loop, operation, given) result(reduced)
     type(evenly_loop), intent(in) :: loop
     integer, intent(in) :: operation
-    integer(c_int64_t), intent(in) :: given
+    integer(c_int64_t), value :: given
     integer(c_int64_t) :: reduced
 
     reduced = c_reduce_int64(loop%at, int(operation, c_int), given)
@@ -319,7 +320,7 @@ contains
   function reduce_int32(loop, operation, given) result(reduced)
     type(evenly_loop), intent(in) :: loop
     integer, intent(in) :: operation
-    integer(c_int32_t), intent(in) :: given
+    integer(c_int32_t), value :: given
     integer(c_int32_t) :: reduced
 
     reduced = int(reduce_int64(loop, operation, int(given, c_int64_t)), c_int32_t)
