@@ -71,8 +71,8 @@ pub(crate) struct Teller {
     seen: Mutex<Seen>,
 }
 
-/// The powers by which it was divided last, if it was, and how often it was divided anew.
-#[derive(Debug, Default)]
+/// The powers by which it was divided last, and how often it was divided anew.
+#[derive(Debug)]
 struct Seen {
     powers: Vec<f64>,
     divisions: u64,
@@ -177,7 +177,9 @@ impl Teller {
             *process = Process::new();
         }
         let told = process.as_mut()?.told(name, threads)?;
-        Some(Self { told, seen: Mutex::default() })
+        // The parts that it begins with, and has where its policy knows of no powers.
+        let seen = Seen { powers: vec![1.0 / threads as f64; threads], divisions: 0 };
+        Some(Self { told, seen: Mutex::new(seen) })
     }
 
     /// The loop begins an instance by this policy and these powers, and was divided anew so often.
@@ -195,8 +197,7 @@ impl Teller {
                 totals.divisions += anew;
                 totals.instances
             });
-            // By what it was divided before is not known where another loop did so, with which it shares data.
-            if let Some(instances) = told.filter(|_| !seen.powers.is_empty()) {
+            if let Some(instances) = told {
                 self.divided(instances, &seen.powers, powers.get());
             }
         }
@@ -267,7 +268,9 @@ extern "C" fn at_exit() {
 fn why(before: &[f64], after: &[f64]) -> Option<(usize, f64)> {
     let pace = |(&before, &after): (&f64, &f64)| {
         let pace = after / before * (1.0 - before) / (1.0 - after);
-        (pace.is_finite() && pace > 0.0).then(|| (pace, before.min(after)))
+        // Of who keeps its part there is nothing to say.
+        let differs = pace.is_finite() && pace > 0.0 && (pace.ln() * 1e6).round() != 0.0;
+        differs.then(|| (pace, before.min(after)))
     };
     let paces = before.iter().zip(after).map(pace).enumerate();
     let known = paces.filter_map(|(thread, pace)| pace.map(|(pace, least)| (thread, pace, least)));
@@ -348,6 +351,7 @@ mod tests {
         let (equal, behind) = ([0.25; 4], [2.0 / 7.0, 2.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]);
         assert!(close(why(&equal, &behind), 3, 0.5));
         assert_eq!(why(&[1.0], &[1.0]), None);
+        assert_eq!(why(&[0.6, 0.4], &[0.6, 0.4]), None);
         assert_eq!(why(&[0.0, 1.0], &[0.5, 0.5]), None);
     }
 

@@ -58,6 +58,14 @@ fn the_module_has_all_that_the_header_has() {
     assert_eq!(known, 10 + 15);
 }
 
+/// Would catch: a program that stores its sum in each iteration, as the address of that is known to others.
+#[test]
+fn what_is_reduced_is_given_by_value() {
+    let module = read("include/evenly/loops.f90");
+    let (_, functions) = module.split_once("\ncontains\n").unwrap();
+    assert_eq!(functions.matches(", value :: given\n").count(), 4);
+}
+
 /// The example of the manual, as it stands there, prints what that in C does.
 #[test]
 fn the_manuals_example_works() {

@@ -47,6 +47,28 @@ static void run(const char *name, int instances)
     pthread_join(other, NULL);
 }
 
+/* A loop over the same data comes for the first time when threads are known to differ, as the first did not when it divided them. */
+static void run_two(void)
+{
+    static double data[ITERATIONS * 8];
+    team = evenly_team_new(2);
+    evenly_region *loops[2];
+    const char *const names[] = {"first", "second"};
+    for (int i = 0; i < 2; i++) {
+        loops[i] = evenly_region_new(team, names[i], EVENLY_FIXED, EVENLY_STENCIL);
+        evenly_region_policy(loops[i], "rp");
+        evenly_region_uses(loops[i], EVENLY_WRITES, data, sizeof(double), 8, 0);
+        struct part parts[2] = {{loops[i], 0, 4}, {loops[i], 1, 4}};
+        pthread_t other;
+        if (pthread_create(&other, NULL, carry_out, &parts[1]))
+            abort();
+        carry_out(&parts[0]);
+        pthread_join(other, NULL);
+    }
+    evenly_region_free(loops[1]);
+    region = loops[0];
+}
+
 static void end(void)
 {
     evenly_region_free(region);
@@ -59,7 +81,10 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     const int instances = atoi(argv[1]);
     const char *way = argv[2];
-    run("sweep \"1\"", instances);
+    if (!strcmp(way, "shares"))
+        run_two();
+    else
+        run("sweep \"1\"", instances);
     printf("%ld\n", (long)getpid());
     fflush(stdout);
     if (!strcmp(way, "killed"))

@@ -59,6 +59,18 @@ fn assert_is_why(line: &Value) {
     assert!(line["thread"] == 1 && line["pace"].as_f64().unwrap() < 1.0, "{line:#}");
 }
 
+/// Would catch: a division that is counted, and not told, as it is the first of a loop that others have data in common with.
+#[test]
+fn each_division_is_told_that_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lines, output) = told(&dir.path().join("shares"), 4, "shares");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let totals = of(&lines, "totals");
+    assert_eq!(totals.len(), 2);
+    let all: u64 = totals.iter().map(|line| line["divisions"].as_u64().unwrap()).sum();
+    assert!(all > 0 && of(&lines, "divided").len() as u64 == all, "{lines:#?}");
+}
+
 #[test]
 fn divisions_and_totals_are_told() {
     let dir = tempfile::tempdir().unwrap();
