@@ -39,7 +39,7 @@ fn who_had_which_share_of_a_loop_and_why_it_changed() {
     assert!(first["at_s"].as_f64() < report["seconds"].as_f64(), "{report:#}");
     let said = stderr(&output);
     let line = said.lines().find(|l| l.starts_with("  loop  ")).unwrap_or_else(|| panic!("{said}"));
-    assert!(line.contains(" sweep \"1\": 10 instances, rp; shares "), "{line}");
+    assert!(line.contains(" sweep \"1\": 10 instances, rp; iterations "), "{line}");
     assert!(line.contains("; divided anew ") && line.contains(" s: thread 1 got on "), "{line}");
 }
 
@@ -65,7 +65,7 @@ fn loops_of_several_processes_are_told_apart() {
     assert!(one["pid"] != other["pid"] && report["loops"]["processes"] == 2, "{report:#}");
     let said = stderr(&output);
     for pid in [one, other].map(|l| &l["pid"]) {
-        let words = format!("  sweep \"1\" of process {pid}: 1 instance, rp; shares 50 % and 50 %");
+        let words = format!("  sweep \"1\" of process {pid}: 1 instance, rp; iterations 50 % and 50 %");
         assert!(said.contains(&words), "{said}");
     }
 }

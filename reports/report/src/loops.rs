@@ -61,7 +61,8 @@ pub struct LoopReport {
     pub threads: usize,
     /// How often it was carried out, as far as is known.
     pub instances: u64,
-    /// The part of its iterations that each thread was given last, as far as they follow powers.
+    /// The powers of its threads as they were known last, which all loops of a team have in common: the part of its iterations that
+    /// each is given before others take some of it, as far as they follow powers.
     pub shares: Vec<f64>,
     /// How often iterations were divided anew.
     pub divisions: u64,
@@ -277,24 +278,25 @@ impl LoopReport {
                 let _ = write!(text, ": {instances}, {}; {}", totals.policy, self.shares(totals));
             }
             None => {
-                let shares = parts(&self.shares);
+                let powers = parts(&self.shares);
                 let _ = write!(
                     text,
-                    ": {instances} or more, as its process did not end by itself; shares {shares} at last"
+                    ": {instances} or more, as its process did not end by itself; powers {powers} at last"
                 );
             }
         }
         text + &self.divisions()
     }
 
-    /// Who had which share in the end: by powers, or else of all that was done.
+    /// Who had which share of all that was done; and by which powers it was divided at the end, if it was.
     fn shares(&self, totals: &LoopTotals) -> String {
-        if totals.policy.starts_with("rp") {
-            return format!("shares {} at the end", parts(&self.shares));
-        }
         let all: f64 = totals.iterations.iter().map(|n| *n as f64).sum();
         let part = |n: &u64| *n as f64 / all.max(1.0);
-        format!("iterations {}", parts(&totals.iterations.iter().map(part).collect::<Vec<_>>()))
+        let done = parts(&totals.iterations.iter().map(part).collect::<Vec<_>>());
+        if totals.policy.starts_with("rp") {
+            return format!("iterations {done}, powers {} at the end", parts(&self.shares));
+        }
+        format!("iterations {done}")
     }
 
     fn divisions(&self) -> String {

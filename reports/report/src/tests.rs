@@ -767,12 +767,17 @@ fn the_json_is_as_the_schema_says() {
 fn what_loops_did_is_shown_where_lines_are_left() {
     let of = |loops| RunReport { loops: any::loops_of(loops), ..nothing_started() }.judged();
     let said = of(3).text(false);
-    let first = "\n  loop        loop 0 (of 3 loops): 40 instances, rp-steal; shares 60 % and 40 % at the end; divided anew once, \
-                 after 0.4 s: thread 1 got on 0.7 times as fast\n";
+    let first = "\n  loop        loop 0 (of 3 loops): 40 instances, rp-steal; iterations 55 % and 45 %, powers 60 % and 40 % at the end; \
+                 divided anew once, after 0.4 s: thread 1 got on 0.7 times as fast\n";
     assert!(
         said.contains(first) && said.contains("\n  loop        loop 1: 40 instances"),
         "{said}"
     );
+    // Whatever else there is to say.
+    let mut full = RunReport { loops: any::loops_of(3), ..three_on_two() };
+    full.summary.notes = (0..9).map(|i| format!("note {i}")).collect();
+    let text = full.judged().text(false);
+    assert!(text.contains(first) && text.lines().count() == 8, "{text}");
     assert!(!said.contains("loop 2") && of(3).text(true).contains("\n  loop        loop 2: "));
     assert!(
         !of(0).text(true).contains("loop")

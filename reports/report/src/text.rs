@@ -8,7 +8,7 @@ use evenly_model::{Nanos, counted};
 pub const MOST_LINES: usize = 8;
 /// How many lines the result and the verdict have.
 const HEAD: usize = 2;
-/// Loops that are shown where there is room, and where all is asked for.
+/// Loops that are shown, all but the first where there is room; and where all is asked for.
 const LOOPS: usize = 2;
 const MOST_LOOPS: usize = 16;
 /// An interval whose ends are further apart than this factor says nothing, and is not shown.
@@ -147,7 +147,9 @@ impl RunReport {
             add(Shown::Always, "progress", text);
         }
         if known {
-            add(Shown::Always, "waiting", self.waiting());
+            // What a loop did is asked for by whoever has declared it, and there are lines for one of both.
+            let shown = if loops.is_empty() { Shown::Always } else { Shown::WithRoom };
+            add(shown, "waiting", self.waiting());
         }
         all.extend(loops);
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
@@ -225,13 +227,15 @@ impl RunReport {
         all
     }
 
-    /// Parallel loops that tell of themselves: a line for each of the first.
+    /// Parallel loops that tell of themselves: a line for each of the first, of which one is in every report.
     fn loop_figures(&self) -> Vec<Figure> {
         let Some(loops) = &self.loops else { return Vec::new() };
         let figure = |shown| move |text| Figure::new(shown, "loop", text);
-        let with_room = loops.words(LOOPS).into_iter().map(figure(Shown::WithRoom));
+        let mut first = loops.words(LOOPS).into_iter();
+        let always = first.next().map(figure(Shown::Always));
+        let with_room = first.map(figure(Shown::WithRoom));
         let others = loops.words(MOST_LOOPS).into_iter().skip(LOOPS);
-        with_room.chain(others.map(figure(Shown::WhenAsked))).collect()
+        always.into_iter().chain(with_room).chain(others.map(figure(Shown::WhenAsked))).collect()
     }
 
     fn waiting(&self) -> String {

@@ -40,7 +40,7 @@ fn who_had_which_share_and_why_it_changed() {
     assert_eq!(
         said(&lines, 2),
         [
-            "sweep: 400 instances, rp-steal; shares 66 % and 34 % at the end; divided anew twice, first after 0.4 s: \
+            "sweep: 400 instances, rp-steal; iterations 75 % and 25 %, powers 66 % and 34 % at the end; divided anew twice, first after 0.4 s: \
           thread 1 got on half as fast"
         ]
     );
@@ -48,7 +48,7 @@ fn who_had_which_share_and_why_it_changed() {
     assert_eq!(
         said(&lines[..2], 2),
         [
-            "sweep: 17 instances or more, as its process did not end by itself; shares 30 % and 70 % at last; \
+            "sweep: 17 instances or more, as its process did not end by itself; powers 30 % and 70 % at last; \
              divided anew twice, first after 0.4 s: thread 1 got on half as fast"
         ]
     );
