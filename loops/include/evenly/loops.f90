@@ -1,5 +1,6 @@
 ! Parallel loops whose iterations follow the machine: loops.h, beside this file, for Fortran. It says more about each function; here
-! is what differs. It is compiled with the program, before it and with the same options, as compilers do not share modules:
+! is what differs. It is compiled with the program, before it and with the same options, as compilers do not share modules; what it
+! needs is in Fortran 2018, or 2008 with TS 29113 (gfortran -std=f2008ts):
 !
 !     gfortran -fopenmp loops.f90 program.f90 -levenly_loops
 !

@@ -1,5 +1,6 @@
 /* Parallel loops whose iterations follow the machine: each thread of a team is given as many as it gets done in the same time as
- * the others. For C11 and C++17 (for Fortran: loops.f90 beside this file); link with -levenly_loops.
+ * the others. For C11 and C++17 (for Fortran: loops.f90 beside this file); link with -levenly_loops (the static library needs
+ * -lpthread -ldl -lm as well).
  *
  *     evenly_team *team = evenly_team_new(threads);
  *     evenly_region *sweep = evenly_region_new(team, "sweep", EVENLY_FIXED, EVENLY_STENCIL);
@@ -9,15 +10,16 @@
  *     evenly_loop *loop = evenly_begin(sweep, thread, 1, rows - 1, 1);
  *     int64_t lb, ub, stride;
  *     while (evenly_next_task(loop, &lb, &ub, &stride))
- *         for (int64_t i = lb; i < ub; i += stride)
+ *         for (int64_t i = lb; i < ub; i += stride) // i++ where the stride is 1: compilers vectorise that
  *             ...
  *
- * All threads of a team begin the same loops, with the same bounds, in the same order, and go on until there is no further task
- * (no break, return, goto or longjmp out of it). evenly_next_task returns 0 when all threads have carried out all of theirs: it is
+ * All threads of a team, of which OpenMP may start fewer than it is asked for (omp_get_num_threads() says how many there are), begin
+ * the same loops, with the same bounds, in the same order, and go on until there is no further task (no break, return, goto or longjmp out of it). evenly_next_task returns 0 when all threads have carried out all of theirs: it is
  * a barrier at the end of the loop (but for evenly_region_overtakes), and there is none at its begin.
  *
  * What a program does wrong is said in one line on the standard error, and the program is aborted, as it would have a wrong answer;
- * see evenly_loops_on_error. */
+ * see evenly_loops_on_error. Of a thread that has not come to a loop after 5 s the standard error has a line, once for each team. It is
+ * waited for all the same. */
 #ifndef EVENLY_LOOPS_H
 #define EVENLY_LOOPS_H
 
@@ -69,8 +71,8 @@ evenly_loop *evenly_begin(evenly_region *region, size_t thread, int64_t lb, int6
 /* Gives the thread its next part, and returns 1; or returns 0 when the loop has ended. */
 int evenly_next_task(evenly_loop *loop, int64_t *lb, int64_t *ub, int64_t *stride);
 
-/* What all threads give, put together in the order of their numbers: each gets the same. By all threads, after the loop. A sum
- * differs in its last digits as iterations are divided in other ways. */
+/* What all threads give, put together in the order of their numbers: each gets the same. By all threads, after the loop, which wait
+ * for each other. A sum differs in its last digits as iterations are divided in other ways. */
 double evenly_reduce_double(evenly_loop *loop, int operation, double given);
 int64_t evenly_reduce_int64(evenly_loop *loop, int operation, int64_t given);
 
@@ -85,7 +87,8 @@ int evenly_failed(const evenly_region *region);
 uint64_t evenly_region_iterations(const evenly_region *region, size_t thread);
 
 /* What is called, with one line, where a program does something wrong; NULL is to print it and abort. Where it returns, the loop
- * is given up: evenly_begin returns NULL, for which evenly_next_task returns 0, and evenly_failed says so. */
+ * is given up, for good: evenly_begin returns NULL, for which evenly_next_task returns 0, and evenly_failed says so. It is called once
+ * for each reason, by the thread that is the first to see it. Other loops of the team go on. */
 void evenly_loops_on_error(void (*handler)(const char *message));
 
 #ifdef __cplusplus

@@ -21,6 +21,7 @@ impl Room {
         for file in [
             "mapping/capi/evenly_mapper.pc.in",
             "mapping/capi/include/evenly_mapper.h",
+            "loops/evenly_loops.pc.in",
             "loops/include/evenly/loops.h",
         ] {
             let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
@@ -187,10 +188,13 @@ fn installing_needs_a_linker_and_hwloc_only_and_tells_of_the_path() {
     ] {
         assert!(room.path("prefix").join(file).exists(), "{file}");
     }
-    let described = room.read("prefix/lib/pkgconfig/evenly_mapper.pc");
     let prefix = format!("prefix={}\n", room.path("prefix").canonicalize().unwrap().display());
-    assert!(described.starts_with(&prefix) && !described.contains('@'), "{described}");
-    assert!(described.contains("Version: 9.8.7\n"), "{described}");
+    for library in ["evenly_mapper", "evenly_loops"] {
+        let described = room.read(&format!("prefix/lib/pkgconfig/{library}.pc"));
+        assert!(described.starts_with(&prefix) && !described.contains('@'), "{described}");
+        assert!(described.contains("Version: 9.8.7\n"), "{described}");
+        assert!(described.contains(&format!(" -l{library}\n")), "{described}");
+    }
 }
 
 /// The tests may skip no more than what the machine cannot do; a lab without a kernel is one of
