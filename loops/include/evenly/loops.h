@@ -13,12 +13,13 @@
  *         for (int64_t i = lb; i < ub; i += stride) // i++ where the stride is 1: compilers vectorise that
  *             ...
  *
- * All threads of a team, of which OpenMP may start fewer than it is asked for (omp_get_num_threads() says how many there are), begin
- * the same loops, with the same bounds, in the same order, and go on until there is no further task (no break, return, goto or longjmp out of it). evenly_next_task returns 0 when all threads have carried out all of theirs: it is
- * a barrier at the end of the loop (but for evenly_region_overtakes), and there is none at its begin.
+ * All threads of a team begin the same loops, with the same bounds, in the same order, and go on until there is no further task
+ * (no break, return, goto or longjmp out of it). OpenMP may start fewer threads than it is asked for: omp_get_num_threads() says how
+ * many there are. evenly_next_task returns 0 when all threads have carried out all of theirs: it is a barrier at the end of the loop
+ * (but for evenly_region_overtakes), and there is none at its begin.
  *
  * What a program does wrong is said in one line on the standard error, and the program is aborted, as it would have a wrong answer;
- * see evenly_loops_on_error. Of a thread that has not come to a loop after 5 s the standard error has a line, once for each team. It is
+ * see evenly_loops_on_error. Of a thread that has not come to a loop for 5 s the standard error has a line, once for each team; it is
  * waited for all the same. */
 #ifndef EVENLY_LOOPS_H
 #define EVENLY_LOOPS_H
@@ -87,8 +88,8 @@ int evenly_failed(const evenly_region *region);
 uint64_t evenly_region_iterations(const evenly_region *region, size_t thread);
 
 /* What is called, with one line, where a program does something wrong; NULL is to print it and abort. Where it returns, the loop
- * is given up, for good: evenly_begin returns NULL, for which evenly_next_task returns 0, and evenly_failed says so. It is called once
- * for each reason, by the thread that is the first to see it. Other loops of the team go on. */
+ * is given up, for good: evenly_begin returns NULL, for which evenly_next_task returns 0, and evenly_failed says so. It is called
+ * once for each reason, by the thread that is the first to see it. Other loops of the team go on. */
 void evenly_loops_on_error(void (*handler)(const char *message));
 
 #ifdef __cplusplus
