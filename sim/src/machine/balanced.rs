@@ -213,7 +213,7 @@ impl Actuator for Sim {
     fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
         let t = self.set_mask(id, mask)?;
         if !mask.contains(CpuId(self.tasks[t].cpu as u32)) {
-            let to = self.emptiest(self.online_in(mask));
+            let to = self.emptiest_in(mask);
             self.shift(t, to, false);
         }
         Ok(())

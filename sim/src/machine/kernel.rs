@@ -6,7 +6,6 @@
 use super::{Event, Queue, Sim, TaskState, UNITS};
 use crate::{Placement, Sharing};
 use evenly_model::{CpuId, CpuSet};
-use std::cmp::Reverse;
 
 impl Sim {
     /// Reactive balancing: an idle CPU pulls a thread from the one with most.
@@ -30,13 +29,8 @@ impl Sim {
                 .copied()
                 .find(|&t| t < self.scenario.threads.len() && self.tasks[t].mask.contains(here))
         };
-        let pulled = self
-            .queues
-            .iter()
-            .filter(|q| q.tasks.len() >= 2)
-            .filter_map(|q| waiting(q).map(|t| (q.tasks.len(), Reverse(self.tasks[t].cpu), t)))
-            .max();
-        if let Some((_, _, t)) = pulled {
+        let pulled = self.lengths.crowded().find_map(|c| waiting(&self.queues[c]));
+        if let Some(t) = pulled {
             self.shift(t, cpu, true);
         }
     }
@@ -75,7 +69,7 @@ impl Sim {
                 return allowed[self.random.below(allowed.len())];
             }
         }
-        self.emptiest(self.online_in(mask))
+        self.emptiest_in(mask)
     }
 
     /// A thread has the mask again that it started with; a stranger's is the same throughout.
@@ -91,6 +85,12 @@ impl Sim {
 
     pub(super) fn online_of(&self, mask: &CpuSet) -> Vec<usize> {
         self.online_in(mask).collect()
+    }
+
+    /// The first of a set's CPUs that have fewest, of those that are online; the first of all where none is.
+    pub(super) fn emptiest_in(&self, mask: &CpuSet) -> usize {
+        let may = |&c: &usize| self.queues[c].online && mask.contains(CpuId(c as u32));
+        self.lengths.ascending().find(may).unwrap_or(0)
     }
 
     /// The first of those that have fewest; nobody is looked at after one that has none.

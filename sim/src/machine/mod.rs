@@ -6,6 +6,7 @@
 
 mod balanced;
 mod kernel;
+mod lengths;
 mod program;
 mod reports;
 mod sharing;
@@ -16,6 +17,7 @@ use crate::Scenario;
 use evenly_engine::{Candidate, Times};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use lengths::Lengths;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -106,6 +108,7 @@ pub struct Sim {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
     queues: Vec<Queue>,
+    lengths: Lengths,
     /// The program's threads, then the strangers.
     tasks: Vec<Task>,
     programs: Vec<Program>,
@@ -201,6 +204,7 @@ impl Sim {
             now: 0,
             events: BinaryHeap::new(),
             sequence: 0,
+            lengths: Lengths::new(scenario.cpus.len()),
             queues: scenario.cpus.iter().map(|c| queue(c.speed_permille)).collect(),
             tasks: threads.chain(strangers).collect(),
             programs,

@@ -161,10 +161,9 @@ impl Sim {
         let cpu = self.tasks[t].cpu;
         let may_go = self.tasks[t].roams && self.scenario.kernel.reactive;
         if may_go && !self.queues[cpu].tasks.is_empty() {
-            let idle = (0..self.queues.len()).find(|&c| {
-                let q = &self.queues[c];
-                q.online && q.tasks.is_empty() && self.tasks[t].mask.contains(CpuId(c as u32))
-            });
+            let mask = &self.tasks[t].mask;
+            let may = |&c: &usize| self.queues[c].online && mask.contains(CpuId(c as u32));
+            let idle = self.lengths.empty().find(may);
             if let Some(idle) = idle {
                 self.tasks[t].cpu = idle;
                 self.moved(t, true);

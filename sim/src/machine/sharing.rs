@@ -295,6 +295,8 @@ impl Sim {
         self.tasks[t].slices += u64::from(self.scenario.sharing == Sharing::Fluid);
         let head_yields = self.queues[cpu].tasks.front().is_some_and(|&h| self.tasks[h].yields);
         self.queues[cpu].tasks.push_back(t);
+        let length = self.queues[cpu].tasks.len();
+        self.lengths.change(cpu, length - 1, length);
         match (self.queues[cpu].tasks.len(), self.scenario.sharing) {
             (1, _) => {
                 self.head_begins(cpu);
@@ -317,6 +319,7 @@ impl Sim {
         let q = &mut self.queues[cpu];
         if let Some(position) = q.tasks.iter().position(|&x| x == t) {
             q.tasks.remove(position);
+            self.lengths.change(cpu, q.tasks.len() + 1, q.tasks.len());
             if position == 0 {
                 self.head_begins(cpu);
             }
