@@ -58,9 +58,10 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
                 IDEAL if args.guard => anyhow::bail!("--guard: {IDEAL} is never paused"),
                 IDEAL => (simple.run_ideal()?, true),
                 name => {
-                    let guard = GuardOptions { enabled: args.guard, ..GuardOptions::default() };
+                    // As live, where it is usual.
+                    let guard = GuardOptions { enabled: !args.no_guard, ..GuardOptions::default() };
                     let options = DriverOptions { guard, ..simple.options() };
-                    (simple.run_with(policy(name)?, &options)?, args.guard)
+                    (simple.run_with(policy(name)?, &options)?, !args.no_guard)
                 }
             }
         }
@@ -71,7 +72,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
     if report.stood_down {
         text += "  the guard ended balancing: the program was faster without\n";
     } else if loses && !guarded && by_name(&report.policy).is_some_and(PolicyInfo::is_guarded) {
-        text += "  slower than static; --guard lets balancing end where it loses, as `evenly run` does\n";
+        text += "  slower than static; with the guard balancing ends where it loses, as under `evenly run`\n";
     }
     output::say(&text, json.as_deref(), || value)
 }
@@ -208,7 +209,7 @@ fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<(Report, bool)> 
         d.options.period.period = evenly_engine::Period::Fixed(period);
     }
     d.options.jitter |= args.jitter;
-    d.options.guard.enabled |= args.guard;
+    d.options.guard.enabled = (d.options.guard.enabled || args.guard) && !args.no_guard;
     let report = match args.policy.as_deref().or(d.policy.as_deref()).unwrap_or(USUAL_POLICY) {
         IDEAL => Err(RunError::Ideal { found: String::from("a scenario") }.into()),
         name => policy(name).and_then(|p| Ok(run(&d.scenario, p, &d.options, d.expected)?)),

@@ -188,7 +188,8 @@ impl Default for BalancingText {
             period: String::from("100ms"),
             jitter: true,
             recognise: false,
-            guard: false,
+            // As live.
+            guard: true,
             budget: 100.0,
             domains: String::from("machine"),
             programs: String::from("first"),

@@ -50,9 +50,13 @@ pub(crate) struct SimulateArgs {
     /// Let the period vary by a tenth, as `evenly run` does
     #[arg(long)]
     pub(crate) jitter: bool,
-    /// Pause balancing now and then to see what it is worth, and end it where it loses, as `evenly run` does
+    /// Pause balancing now and then to see what it is worth, and end it where it loses, as `evenly run` does: usual, but
+    /// where a scenario says otherwise
     #[arg(long, conflicts_with_all = ["replay", "power5", "loops", "sweep"])]
     pub(crate) guard: bool,
+    /// Never pause: what the policy does where nothing watches it, as in the theory
+    #[arg(long, conflicts_with_all = ["guard", "replay", "power5", "loops", "sweep"])]
+    pub(crate) no_guard: bool,
     /// Run what this file describes (TOML): any machine, programs, interference
     #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "cpus", "phase", "phases",
         "barrier"])]
