@@ -82,8 +82,8 @@ struct evenly_map_options {
     int64_t max_migrations;      /* nuco+: no more migrations than that, whatever else is asked for; below 0:
                                     no bound */
     double max_imbalance;        /* nuco+: no more imbalance than that (0.05: a makespan of 1.05
-                                    times the mean load); below 0: no bound. Where it is not reached the
-                                    imbalance of `after` is more */
+                                    times the mean load); below 0: no bound. Where it is not reached,
+                                    evenly_map_bounds_kept tells */
     double tolerance;            /* refine: how far above the mean a core may be loaded, a share */
     double beta;                 /* nuco+: what a byte counts for, in seconds; 0: messages alone count;
                                     below 0: what a core reads its node's memory at while all others
@@ -124,7 +124,8 @@ void evenly_map_options_init_sized(struct evenly_map_options *options, size_t si
  * for each task. `before` and `after` say what the present and the new assignment are worth; each may
  * be NULL. Where something is wrong, one line says what in `message` (cut to `message_size` bytes with
  * the closing 0; may be NULL), and neither assignment nor objectives are touched. Where all is well the
- * message is empty.
+ * message is empty; where `max_imbalance` of nuco+ was not reached, it says what was, and the status is
+ * EVENLY_MAP_OK all the same, as there is an assignment.
  */
 int evenly_map(const struct evenly_map_problem *problem,
                const struct evenly_map_options *options,
@@ -133,6 +134,12 @@ int evenly_map(const struct evenly_map_problem *problem,
                struct evenly_map_objectives *after,
                char *message,
                size_t message_size);
+
+/* Whether an assignment keeps the bounds of these options (max_migrations, max_imbalance): 1 where it keeps all that
+ * there are, 0 where one is not reached. `after` is what evenly_map said of it. `options` may be NULL: without bounds.
+ * Options that evenly_map would refuse are kept by nothing. Of all algorithms only nuco+ aims at them. */
+int evenly_map_bounds_kept(const struct evenly_map_options *options,
+                           const struct evenly_map_objectives *after);
 
 #ifdef __cplusplus
 }

@@ -19,8 +19,8 @@ mod problem;
 
 pub use options::EvenlyMapOptions;
 
-use evenly_nuco::map::{MAPPERS, Objectives, Options, mapper};
-use problem::{Problem, Status, Trouble, solve};
+use evenly_nuco::map::{MAPPERS, MapperInfo, Objectives, Options, is_within, mapper};
+use problem::{Problem, Solved, Status, Trouble, solve};
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -210,10 +210,12 @@ pub unsafe extern "C" fn evenly_map(
             ));
         }
         // When it returns the caller's arrays have been read, and may be the ones that are written.
-        solve(&problem, mapper, &options)
+        let solved = solve(&problem, mapper, &options)?;
+        let note = unreached(mapper, &solved, &options);
+        Ok((solved, note))
     }));
-    let trouble = match solved {
-        Ok(Ok(solved)) => {
+    let (status, what) = match solved {
+        Ok(Ok((solved, note))) => {
             for (i, core) in solved.assignment.iter().enumerate() {
                 // SAFETY: there is a core for each task, and the caller has room for as many.
                 unsafe { assignment.add(i).write(*core) };
@@ -224,19 +226,51 @@ pub unsafe extern "C" fn evenly_map(
                     unsafe { to.write(value.into()) };
                 }
             }
-            None
+            (Status::Ok, note)
         }
-        Ok(Err(trouble)) => Some(trouble),
+        Ok(Err(trouble)) => (trouble.status, trouble.what),
         Err(panic) => {
             let said = panic.downcast_ref::<String>().map(String::as_str);
             let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-            Some(Trouble { status: Status::Fault, what: format!("a fault in evenly: {said}") })
+            (Status::Fault, format!("a fault in evenly: {said}"))
         }
     };
-    let what = trouble.as_ref().map_or("", |t| &t.what);
     // SAFETY: by the caller's promise there are `message_size` bytes, or none where it is null.
-    unsafe { write_text(what, message, message_size) };
-    trouble.map_or(Status::Ok, |t| t.status) as c_int
+    unsafe { write_text(&what, message, message_size) };
+    status as c_int
+}
+
+/// What is said of a bound that was aimed at and not reached.
+fn unreached(mapper: &MapperInfo, solved: &Solved, options: &Options) -> String {
+    let asked = options.max_imbalance.filter(|_| mapper.name == USUAL);
+    let missed = asked.filter(|&asked| !is_within(solved.after.imbalance, asked));
+    missed.map_or(String::new(), |asked| {
+        let [asked, reached] = [asked, solved.after.imbalance].map(|share| 100.0 * share);
+        format!("an imbalance of {asked:.2} % was not reached: {reached:.2} % is the least that was found")
+    })
+}
+
+/// `evenly_map_bounds_kept`: see the header.
+///
+/// # Safety
+/// Pointers are NULL, or point to such structures, which no thread writes to meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_map_bounds_kept(
+    options: *const EvenlyMapOptions,
+    after: *const EvenlyMapObjectives,
+) -> c_int {
+    let kept = catch_unwind(|| {
+        // SAFETY: the caller promises what `choices` needs.
+        let Ok((_, options)) = (unsafe { choices(options) }) else { return false };
+        if after.is_null() || !after.is_aligned() {
+            return false;
+        }
+        // SAFETY: it is neither null nor misaligned, so by the caller's promise it can be read.
+        let after = unsafe { after.read() };
+        options.max_migrations.is_none_or(|most| after.migrations <= most)
+            && options.max_imbalance.is_none_or(|most| is_within(after.imbalance, most))
+    });
+    c_int::from(kept.unwrap_or(false))
 }
 
 /// Writes a line as C has it: cut to the room that there is, on a whole character, with a closing 0.

@@ -150,6 +150,14 @@ fn choices_of_nuco_plus_are_made() {
     }
 }
 
+/// A bound that is not reached is told, and by the function to whoever asks.
+#[test]
+fn a_bound_that_is_not_reached_is_told() {
+    for program in programs() {
+        run(Command::new(program).arg("bounds"));
+    }
+}
+
 /// Cores of unequal speed, nodes of two hosts, bandwidths, and problems of before there were caches.
 #[test]
 fn machines_are_as_they_are_said_to_be() {

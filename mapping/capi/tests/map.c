@@ -2,6 +2,7 @@
 //   map layout                                     sizes and offsets of the structures
 //   map wrong                                      what is refused, and how
 //   map choices                                    what nuco+ makes of beta and windows; older programs
+//   map bounds                                     what is told of bounds
 //   map machines                                   what is made of speeds, hosts, bandwidths
 //   map OBJECTS EDGES FACTORS NODES CORES NAME [FACTOR]
 //                                                  id,pe of each task, as evenly map writes it; FACTOR: of
@@ -180,6 +181,39 @@ static int choices(void) {
     return 0;
 }
 
+/* Three equal tasks on core 0 of two: no better than 2 and 1, an imbalance of a third. */
+static int bounds(void) {
+    double loads[3] = {1, 1, 1}, factors[1] = {1};
+    uint32_t present[3] = {0, 0, 0}, core_node[2] = {0, 0}, out[3];
+    struct evenly_map_problem p = {.struct_size = sizeof p, .tasks = 3, .loads_s = loads,
+        .present = present, .cores = 2, .core_node = core_node, .nodes = 1, .factors = factors};
+    struct evenly_map_options o;
+    struct evenly_map_objectives after;
+    char said[128];
+#define MAPPED() assert(evenly_map(&p, &o, out, NULL, &after, said, sizeof said) == EVENLY_MAP_OK)
+    evenly_map_options_init_sized(&o, sizeof o);
+    MAPPED();
+    assert(!*said && evenly_map_bounds_kept(&o, &after) && evenly_map_bounds_kept(NULL, &after));
+    o.max_imbalance = 0.4; MAPPED();
+    assert(!*said && after.makespan_s == 2 && evenly_map_bounds_kept(&o, &after));
+    /* An imbalance that is out of reach: there is an assignment all the same. */
+    o.max_imbalance = 0.1; MAPPED();
+    assert(after.makespan_s == 2 && !evenly_map_bounds_kept(&o, &after));
+    assert(!strcmp(said, "an imbalance of 10.00 % was not reached: 33.33 % is the least that was found"));
+    /* Migrations are kept to, whatever else is asked for. */
+    o.max_migrations = 0; MAPPED();
+    assert(after.migrations == 0 && *said && !evenly_map_bounds_kept(&o, &after));
+    o.max_imbalance = -1; MAPPED();
+    assert(!*said && evenly_map_bounds_kept(&o, &after));
+    /* Others do not aim at them: nothing is said, but whoever asks is told. */
+    o.algorithm = "refine"; MAPPED();
+    assert(!*said && after.migrations == 1 && !evenly_map_bounds_kept(&o, &after));
+    assert(!evenly_map_bounds_kept(&o, NULL));
+    o.struct_size = 8;
+    assert(!evenly_map_bounds_kept(&o, &after));
+    return 0;
+}
+
 /* Tasks on core 0 of two; what came out. */
 static struct evenly_map_objectives mapped(struct evenly_map_problem *p, uint32_t *out) {
     struct evenly_map_objectives after;
@@ -237,6 +271,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "layout")) return layout();
     if (argc == 2 && !strcmp(argv[1], "wrong")) return wrong();
     if (argc == 2 && !strcmp(argv[1], "choices")) return choices();
+    if (argc == 2 && !strcmp(argv[1], "bounds")) return bounds();
     if (argc == 2 && !strcmp(argv[1], "machines")) return machines();
     assert(argc == 7 || argc == 8);
     static const char *const of_objects[] = {"id", "load_s", "pe", "migratable"};

@@ -15,7 +15,7 @@
 //! the present mapping a few times.
 
 use evenly_cluster::CoreIndex;
-use evenly_nuco::map::{Objectives, Options};
+use evenly_nuco::map::{Objectives, Options, is_within};
 use std::fmt;
 
 /// The part of the search that goes to both bounds, where it is not known whether they can be had.
@@ -25,8 +25,6 @@ const NEARER: usize = 3;
 const EACH: f64 = 0.125;
 /// How often what refining takes is looked for by bisection.
 const REFINED: usize = 8;
-/// What rounding makes of an imbalance that is just at its bound.
-const ROUNDING: f64 = 1e-9;
 
 /// A bound on imbalance that a mapping does not keep.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,10 +57,6 @@ impl fmt::Display for Unreached {
         }
         write!(f, ": {reached:.2} % is the least that was found")
     }
-}
-
-fn is_within(reached: f64, asked: f64) -> bool {
-    reached <= asked + ROUNDING * (1.0 + asked)
 }
 
 /// A mapping, and what of it is bounded.

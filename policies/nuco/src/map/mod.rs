@@ -27,7 +27,7 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 
 pub use greedy_comm::CommCost;
-pub use objectives::{Objectives, objectives};
+pub use objectives::{Objectives, is_within, objectives};
 
 /// What a mapper may use.
 #[derive(Clone, Copy)]

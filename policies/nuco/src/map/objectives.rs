@@ -37,6 +37,15 @@ pub struct Objectives {
     pub migrated_bytes: f64,
 }
 
+/// What rounding makes of an imbalance that is just at its bound.
+const ROUNDING: f64 = 1e-9;
+
+/// Whether an imbalance is within a bound on it, as shares of the mean load.
+#[must_use]
+pub fn is_within(reached: f64, bound: f64) -> bool {
+    reached <= bound + ROUNDING * (1.0 + bound)
+}
+
 /// Judges a mapping.
 ///
 /// # Panics
