@@ -46,6 +46,7 @@ use buckets::Spent;
 use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
 use model::Model;
+use multilevel::Care;
 use search::{Best, Draft};
 use std::collections::BTreeMap;
 
@@ -69,6 +70,8 @@ const SWEEPS_PER_SECOND: f64 = 10_000.0;
 const OTHERS: f64 = 0.5;
 /// The part of what may be looked at that halving may take.
 const HALVING: f64 = 0.65;
+/// The part of that which is planned for: what is made then is to be taken below the bound, too, and looks may take longer.
+const CARE: f64 = 0.5;
 /// What halving looks at of each task and link, in looks.
 const HALVING_LOOKS: f64 = 6.0;
 /// What the present mapping communicates over what one by lot would, from where on it is not grouped.
@@ -162,10 +165,9 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     let halve = |best: &mut Best| {
         let hurry = || !has_time_for(20.0);
         let mut spent = Spent { looks: 0, limit: (HALVING * looks) as usize, late: &hurry };
-        let most = options.max_imbalance.unwrap_or(0.0);
-        let uneven = multilevel::uneven_halves(cluster.cores().len(), most);
         let mut random = Random::new(!options.seed);
-        let made = multilevel::groups(&model, uneven, &mut random, &mut spent);
+        let care = halving.map_or(Care::USUAL, |h| h.care);
+        let made = multilevel::groups(&model, options.max_imbalance, care, &mut random, &mut spent);
         let halves = made.filter(|_| has_time_for(12.0)).map(|mapping| {
             let there = best.offer(&mapping);
             let home = at_home(&model, &mapping);
@@ -416,6 +418,7 @@ struct Halving {
     is_cheap: bool,
     /// So much of it that it is left out where another mapper has found groups.
     is_dear: bool,
+    care: Care,
 }
 
 /// What `treematch` takes: a level of the machine after the other, whatever the number of cores.
@@ -435,7 +438,16 @@ fn halving_looks(model: &Model<'_>, looks: f64, groups_first: bool) -> Option<Ha
     let is_worth =
         is_cheap || part <= HALVING && (groups_first || is_scattered(model, model.present));
     let is_dear = !groups_first && part > HALVING / 2.0;
-    is_worth.then_some(Halving { looks: takes, is_cheap, is_dear })
+    // Where groups are what counts, what is left of its part goes into better ones.
+    let care = match groups_first {
+        true => {
+            let (tasks, cores) = (model.graph.len() as f64, model.cluster.cores().len());
+            let links = 2.0 * model.graph.pairs() as f64 / tasks;
+            Care::worth(CARE * HALVING * looks - takes, cores, tasks / cores as f64, links)
+        }
+        false => Care::USUAL,
+    };
+    is_worth.then_some(Halving { looks: takes, is_cheap, is_dear, care })
 }
 
 /// Whether a mapping communicates hardly less than one by lot.

@@ -24,41 +24,97 @@ use std::collections::BinaryHeap;
 
 /// How far a half may be above its share, as a part of it, where nothing else is asked for: what is left to do
 /// is for the search.
-pub(super) const UNEVEN: f64 = 0.002;
-/// Parted as they are.
-const FEW: usize = 48;
-/// Halves that are grown, of which the best is taken.
-const TRIES: usize = 4;
-/// Moves without a gain after which a pass ends.
-const PATIENCE: usize = 32;
-/// Passes after each step back, at most.
-const PASSES: usize = 2;
+const UNEVEN: f64 = 0.002;
 /// Stands where there is no vertex.
 const NONE: u32 = u32::MAX;
 
-/// How far a half may be above its share so that no core is further above its own than this.
-pub(super) fn uneven_halves(cores: usize, most: f64) -> f64 {
-    let halvings = (cores as f64).log2().ceil().max(1.0);
-    ((1.0 + most).powf(1.0 / halvings) - 1.0).clamp(UNEVEN, 1.0)
+/// How much is done for good halves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Care {
+    /// So many vertices are parted as they are.
+    few: usize,
+    /// Halves that are grown, of which the best is taken.
+    tries: usize,
+    /// The same, where there were few from the beginning.
+    tries_of_few: usize,
+    /// Moves without a gain after which a pass ends.
+    patience: usize,
+    /// Passes after each step back, at most.
+    passes: usize,
 }
 
-/// Groups for all cores, each half of which is no further above its share than `uneven`. None where what may
-/// be spent was not enough.
+impl Care {
+    /// What is usual: what is left to do is for the search.
+    pub(super) const USUAL: Self =
+        Self { few: 48, tries: 4, tries_of_few: 1, patience: 32, passes: 2 };
+    /// Vertices that are parted as they are, and tries of that, where there is much time. On random geometric graphs
+    /// what the first halves are like decides, more than what follows.
+    const MANY: usize = 120;
+    const MOST_TRIES: usize = 32;
+    /// What a try looks at, over vertices and links.
+    const PASSES_OF_A_TRY: f64 = 1.7;
+
+    /// As much as can be had for so many looks beside what halving takes anyway, with so many tasks for a core and so
+    /// many links for a task; where it is no more than is usual, that.
+    pub(super) fn worth(looks: f64, cores: usize, tasks_of_core: f64, links: f64) -> Self {
+        let few = (4.0 * tasks_of_core).clamp(1.0, Self::MANY as f64);
+        let a_try = cores as f64 * few * (1.0 + links) * Self::PASSES_OF_A_TRY;
+        let tries = ((looks / a_try) as usize).min(Self::MOST_TRIES);
+        if tries <= Self::USUAL.tries {
+            return Self::USUAL;
+        }
+        Self { few: Self::MANY, tries, tries_of_few: tries, patience: 100, passes: 4 }
+    }
+}
+
+/// How many times so many cores are halved.
+fn halvings(cores: usize) -> f64 {
+    (cores as f64).log2().ceil().max(0.0)
+}
+
+/// What a core of speed 1 may be given, and how much of that is for the halves that are made last: the fewer the
+/// cores of a half, the more it may be above what it would have if all had the same, up to the bound where it is one
+/// core. A half of many tasks is cut as well where little is allowed, one of few is not.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    even_s: f64,
+    most: f64,
+    halvings: f64,
+}
+
+impl Room {
+    /// Of cores with these speeds together.
+    fn of(&self, cores: usize, speed: f64) -> f64 {
+        let made = 1.0 - halvings(cores) / self.halvings.max(1.0);
+        self.even_s * speed * (1.0 + self.most).powf(made)
+    }
+}
+
+/// Groups for all cores, each of which is no further above what it would have if all had the same than `most`, where
+/// that is given; see [`UNEVEN`]. None where what may be spent was not enough.
 pub(super) fn groups(
     model: &Model<'_>,
-    uneven: f64,
+    most: Option<f64>,
+    care: Care,
     random: &mut Random,
     spent: &mut Spent<'_>,
 ) -> Option<Vec<CoreIndex>> {
     let tasks: Vec<TaskIndex> = (0..model.graph.len()).collect();
     let cores = tree::compact(model.cluster);
     let least = model.mean_s * 1e-9;
+    let least = if least > 0.0 { least } else { 1.0 };
+    let room = most.map(|most| {
+        let all: f64 = tasks.iter().map(|&t| model.computes_s[t].max(least)).sum();
+        let speeds: f64 = model.cluster.cores().iter().map(|c| c.speed).sum();
+        Room { even_s: all / speeds, most, halvings: halvings(cores.len()) }
+    });
     let mut halving = Halving {
         model,
-        uneven,
+        room,
+        care,
         random,
         spent,
-        least: if least > 0.0 { least } else { 1.0 },
+        least,
         local: vec![NONE; tasks.len()],
         is_second: vec![false; cores.len()],
         to: model.present.to_vec(),
@@ -136,8 +192,8 @@ impl Halves {
 
 struct Halving<'x, 'm, 's> {
     model: &'x Model<'m>,
-    /// How far a half may be above its share, as a part of it.
-    uneven: f64,
+    room: Option<Room>,
+    care: Care,
     random: &'x mut Random,
     spent: &'x mut Spent<'s>,
     /// What a task without load counts for, so that such tasks are shared out too.
@@ -165,9 +221,17 @@ impl Halving<'_, '_, '_> {
         let (a, b) = cores.split_at(at);
         let all = self.model.cluster.cores();
         let speed = |cores: &[CoreIndex]| cores.iter().map(|&c| all[c].speed).sum::<f64>();
-        let share = speed(a) / (speed(a) + speed(b));
+        let (of_a, of_b) = (speed(a), speed(b));
+        let share = of_a / (of_a + of_b);
         let graph = self.graph(tasks, b);
-        let second = self.part(&graph, share)?;
+        let all: f64 = graph.loads.iter().sum();
+        let room = [(a.len(), of_a, share), (b.len(), of_b, 1.0 - share)];
+        let most = room.map(|(cores, speed, share)| {
+            let room = self.room.map_or(0.0, |r| r.of(cores, speed));
+            // Where more is on them than they have room for, there must be some all the same.
+            room.max(all * share * (1.0 + UNEVEN))
+        });
+        let second = self.part(&graph, share, most)?;
         let half = |of: bool| -> Vec<TaskIndex> {
             tasks.iter().zip(&second).filter(|p| *p.1 == of).map(|p| *p.0).collect()
         };
@@ -232,9 +296,8 @@ impl Halving<'_, '_, '_> {
     }
 
     /// Halves of a graph, the first of them with this share of the load.
-    fn part(&mut self, graph: &Graph, share: f64) -> Option<Vec<bool>> {
+    fn part(&mut self, graph: &Graph, share: f64, most: [f64; 2]) -> Option<Vec<bool>> {
         let all: f64 = graph.loads.iter().sum();
-        let most = [share, 1.0 - share].map(|s| all * s * (1.0 + self.uneven));
         // The load of a vertex that is made of many: a half must be made up of some.
         let heaviest = all * share.min(1.0 - share) / 6.0;
         let mut coarser: Vec<(Graph, Vec<u32>)> = Vec::new();
@@ -243,7 +306,7 @@ impl Halving<'_, '_, '_> {
                 return None;
             }
             let finest = coarser.last().map_or(graph, |c| &c.0);
-            if finest.len() <= FEW {
+            if finest.len() <= self.care.few {
                 break;
             }
             let made = self.coarsen(finest, heaviest);
@@ -254,8 +317,12 @@ impl Halving<'_, '_, '_> {
         }
         let coarsest = coarser.last().map_or(graph, |c| &c.0);
         let mut best: Option<Halves> = None;
-        // Where nothing was made coarser, a try takes as much as all the rest.
-        let tries = if coarser.is_empty() { 1 } else { TRIES };
+        // Where nothing could be made coarser, a try takes as much as all the rest.
+        let tries = match coarser.is_empty() {
+            true if coarsest.len() > self.care.few => 1,
+            true => self.care.tries_of_few,
+            false => self.care.tries,
+        };
         for _ in 0..tries {
             if self.spent.all() {
                 return None;
@@ -424,7 +491,7 @@ impl Halving<'_, '_, '_> {
 
     /// Passes of moves by gain between halves, until one gains nothing.
     fn refine(&mut self, graph: &Graph, halves: &mut Halves, most: [f64; 2]) {
-        for _ in 0..PASSES {
+        for _ in 0..self.care.passes {
             if self.spent.all() || !self.pass(graph, halves, most) {
                 return;
             }
@@ -461,7 +528,7 @@ impl Halving<'_, '_, '_> {
         let began = best;
         let mut in_vain = 0;
         let mut looks = graph.looks() / 2;
-        while in_vain < PATIENCE {
+        while in_vain < self.care.patience {
             let over = [halves.loads[0] > most[0], halves.loads[1] > most[1]];
             // The highest of each half that is as it was, and fits into the other.
             let mut tops = [None, None];
@@ -544,7 +611,7 @@ mod tests {
         let options = Options::default();
         let request = Request::timeless(graph, cluster, present, &options);
         let mut spent = Spent { looks: 0, limit, late: &|| false };
-        groups(&Model::new(&request), UNEVEN, &mut Random::new(1), &mut spent)
+        groups(&Model::new(&request), None, Care::USUAL, &mut Random::new(1), &mut spent)
     }
 
     fn task(id: u64, load_s: f64, movable: bool) -> Task {
