@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn it_finds_what_looking_at_all_finds() {
         let mut random = Random::new(3);
-        let mut queues = vec![0_usize; 23];
+        let mut queues = [0_usize; 23];
         let mut lengths = Lengths::new(queues.len());
         for _ in 0..2_000 {
             let cpu = random.below(queues.len());

@@ -711,6 +711,38 @@ mod tests {
         assert!((0..16).all(|c| (20..=30).contains(&on(c))), "{mapping:?}");
     }
 
+    /// What is allowed of imbalance is for those halves that are made of few tasks, and more tries find better ones.
+    #[test]
+    fn a_bound_on_imbalance_and_time_make_better_groups() {
+        let mut random = Random::new(5);
+        let (side, cores) = (48_u64, 128);
+        let tasks = (0..side * side).map(|t| task(t, 0.5 + random.unit(), true)).collect();
+        let right = (0..side * side).filter(|t| t % side != 0).map(|t| edge(t, t - 1, 1.0));
+        let below = (side..side * side).map(|t| edge(t, t - side, 1.0));
+        let edges: Vec<Edge> = right.chain(below).collect();
+        let graph = TaskGraph::new(tasks, &edges).unwrap();
+        let cluster = Cluster::even(cores / 8, 8, 1.0).unwrap();
+        let (present, options) = (vec![0; graph.len()], Options::default());
+        let request = Request::timeless(&graph, &cluster, &present, &options);
+        let model = Model::new(&request);
+        let cut_and_most = |most, care| {
+            let mut spent = Spent { looks: 0, limit: usize::MAX, late: &|| false };
+            let to = groups(&model, most, care, &mut Random::new(1), &mut spent).unwrap();
+            let mut loads = vec![0.0; cluster.cores().len()];
+            to.iter().enumerate().for_each(|(t, &c)| loads[c] += graph.tasks()[t].load_s);
+            let most = loads.into_iter().fold(0.0, f64::max) * f64::from(cores) / graph.load_s();
+            (between_cores(&graph, &to), most)
+        };
+        let care = Care::worth(1e9, cores as usize, 18.0, 4.0);
+        let (even, roomy) = (cut_and_most(None, Care::USUAL), cut_and_most(Some(0.1), Care::USUAL));
+        let careful = cut_and_most(Some(0.1), care);
+        assert!(roomy.0 < 0.97 * even.0, "{roomy:?}, without a bound {even:?}");
+        assert!(careful.0 < 0.99 * roomy.0, "{careful:?}, with usual care {roomy:?}");
+        // One task more than there is room for, at most.
+        assert!(careful.1 < 1.1 + 1.5 / 18.0, "{careful:?}");
+        assert_eq!(Care::worth(1e3, cores as usize, 18.0, 4.0).tries, Care::USUAL.tries);
+    }
+
     #[test]
     fn it_ends_when_all_that_may_be_spent_is() {
         let edges: Vec<Edge> = (0..999).map(|t| edge(t, t + 1, 1.0)).collect();
