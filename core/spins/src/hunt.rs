@@ -4,7 +4,7 @@
 //!   Waits --they crowd the CPUs--> Looks --LOOK, or they clearly spin--> Rests --they do for HELPLESS, and nothing helps--> Looks
 //! ```
 //!
-//! It rests twice as long each time, until they no longer crowd the CPUs.
+//! It rests longer each time, until they no longer crowd the CPUs.
 
 use crate::seen::Seen;
 use evenly_model::Nanos;
@@ -17,8 +17,9 @@ const PART: f64 = 0.08;
 /// So many samples say it at once where that part is so great.
 const ENOUGH: u64 = 30;
 const MOST: f64 = 0.3;
-/// When it is looked again where they do not, the first time and at most.
+/// When it is looked again where they do not, the first time and at most; each time so many times as late.
 const RESTS: [Nanos; 2] = [Nanos::from_millis(500), Nanos::from_millis(16_000)];
+const LONGER: u64 = 4;
 /// It is looked for other loops where nothing was handed over for so long.
 const HELPLESS: Nanos = Nanos::from_millis(300);
 /// Where CPUs are handed over before it was looked, as by ranks of MPI, that is not done before this has passed: to go through
@@ -115,7 +116,7 @@ impl Hunt {
                     (self.spins, elsewhere) = (self.spins || spins, !spins);
                     let until = now + self.rest;
                     (self.rest, self.helpless) =
-                        (Nanos(2 * self.rest.0).min(RESTS[1]), Nanos::ZERO);
+                        (Nanos(LONGER * self.rest.0).min(RESTS[1]), Nanos::ZERO);
                     State::Rests { until }
                 }
             }
