@@ -312,7 +312,7 @@ fn handing_over(args: &RunArgs, whole: &CpuSet, probes: &mut Probes, notes: &mut
         return;
     }
     let before = probes.preloaded();
-    if let Some((hands, env)) = handover::Prepared::new(before.as_deref(), whole.len(), notes) {
+    if let Some((hands, env)) = handover::Prepared::new(before.as_deref(), whole, notes) {
         probes.hands = Some(hands);
         probes.set(env);
     }

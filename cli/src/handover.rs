@@ -12,7 +12,7 @@ use evenly_linux::limits::Limits;
 use evenly_linux::modules::named;
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Threads;
-use evenly_model::{Nanos, Pid};
+use evenly_model::{CpuSet, Nanos, Pid};
 use evenly_probe::handover::Table;
 use evenly_probe::load::{handover, preload};
 use evenly_report::HandedOver;
@@ -33,12 +33,12 @@ pub(crate) struct HandingOver {
 }
 
 impl Prepared {
-    /// The library for a program that may use so many CPUs, and no more than the quota of this process gives it; and variables
+    /// The library for a program that may use these CPUs, and no more than the quota of this process gives it; and variables
     /// with which it has to be started. `before` is what `LD_PRELOAD` would be without. None where it cannot be loaded, which
     /// is noted.
     pub(crate) fn new(
         before: Option<&OsStr>,
-        cpus: usize,
+        cpus: &CpuSet,
         notes: &mut Vec<String>,
     ) -> Option<(Self, Vec<(OsString, OsString)>)> {
         let made = || -> anyhow::Result<_> {
@@ -54,8 +54,8 @@ impl Prepared {
                 // What cannot be read is no quota.
                 let quota = Limits::new(Path::new("/")).quota(Pid(std::process::id() as i32));
                 let quota = quota.ok().and_then(|q| q.cpus).unwrap_or(f64::INFINITY);
-                let keeper =
-                    HandOver::new(Proc::default(), table, quota.min(cpus as f64).max(1.0), now());
+                let time = quota.min(cpus.len() as f64).max(1.0);
+                let keeper = HandOver::new(Proc::default(), table, (cpus.clone(), time), now());
                 Some((Self(keeper), env))
             }
             Err(e) => {

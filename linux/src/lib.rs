@@ -31,7 +31,7 @@ pub use read::{
     counters, foreign, limits, memory, modules, pace, samples, scan, spinning, taskstats, threads,
     usage, wait_reports,
 };
-pub(crate) use run::{agents, control, crowd, doubts, refused, watcher};
+pub(crate) use run::{agents, control, crowd, doubts, others, refused, watcher};
 pub use run::{beside, handover, live, mapping, metronome, supervise, tuning, witness};
 pub use sys::{affinity, clock, privilege, proc, real, real_time, sched};
 pub(crate) use undo::{descent, share_undo};

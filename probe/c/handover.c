@@ -136,7 +136,8 @@ static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, uin
 
 /* Where another program computes on the CPU, each yield gives it a whole slice of the kernel, and the thread forfeits its own.
  * A yield that takes longer than SLICE has cost one. After SLICES of these, each SOON after the one before, the thread keeps
- * its slices for KEPT: it sleeps where it would yield. Where the next yield costs one again, it keeps them for twice as long. */
+ * its slices for KEPT: it sleeps where it would yield. Where the next yield costs one again, it keeps them for twice as long.
+ * A yield to a thread of the same program takes as long, and costs nothing: so it does that only while evenly sees others. */
 #define SLICE 1500000
 #define SLICES 3
 #define SOON 20000000
@@ -149,6 +150,11 @@ struct keeping {
 	uint64_t lost;   /* when it lost the last slice */
 	uint64_t length; /* for how long it keeps them */
 };
+
+static bool is_beside_others(uint64_t now)
+{
+	return now / 1000000000 < GET(shared->others);
+}
 
 static void has_lost_slice(struct keeping *keeping, uint64_t now)
 {
@@ -177,7 +183,7 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 	}
 	restore_slack();
 	bool is_proved = !GET(place->doubt);
-	if (now < at_places.until && is_proved) {
+	if (now < at_places.until && is_proved && is_beside_others(now)) {
 		sleep_part(place, &place->given, now, now - here.began);
 	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define EVENLY_HANDOVER_MAGIC UINT64_C(0x7265766f646e6168) /* "handover", little-endian */
-#define EVENLY_HANDOVER_VERSION 4
+#define EVENLY_HANDOVER_VERSION 5
 #define EVENLY_HANDOVER_VARIABLE "EVENLY_HANDOVER"
 /* What the file's name in /proc begins with. */
 #define EVENLY_HANDOVER_NAME "/memfd:evenly-handover"
@@ -68,7 +68,7 @@ struct evenly_handover {
 	uint64_t pid_namespace;  /* inode of the PID namespace in which numbers of processes are right */
 	/* Written by evenly. */
 	_Atomic uint32_t until;  /* CLOCK_MONOTONIC in s until which CPUs are handed over; 0: they are not */
-	_Atomic uint32_t watched; /* CLOCK_MONOTONIC in s until which evenly is there */
+	_Atomic uint32_t others; /* CLOCK_MONOTONIC in s until which other programs compute on the CPUs */
 	/* Written by programs. */
 	_Atomic uint32_t last;   /* the space that was given last */
 	/* No instructions, but calls: */

@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 /// The variable that names the file to programs.
 pub const VARIABLE: &str = "EVENLY_HANDOVER";
 const MAGIC: u64 = u64::from_le_bytes(*b"handover");
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// What a place is that is doubted, and one of which it turned out that nobody waits there.
 const DOUBTED: u32 = 1;
 const REFUTED: u32 = 2;
@@ -125,8 +125,8 @@ impl Places for Table {
         self.file.write_all_at(&second.to_ne_bytes(), header::UNTIL as u64)
     }
 
-    fn watched(&mut self, second: u32) -> io::Result<()> {
-        self.file.write_all_at(&second.to_ne_bytes(), header::WATCHED as u64)
+    fn others(&mut self, second: u32) -> io::Result<()> {
+        self.file.write_all_at(&second.to_ne_bytes(), header::OTHERS as u64)
     }
 
     fn handed(&self) -> Vec<(Place, Handed)> {

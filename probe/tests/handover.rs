@@ -427,18 +427,18 @@ fn ranks_that_look_for_messages_hand_over() {
     }
 }
 
-/// A thread whose calls of sched_yield cost it a slice each time sleeps instead, while evenly is there.
+/// A thread whose calls of sched_yield cost it a slice each time sleeps instead, while others are seen to compute.
 #[test]
 fn threads_that_lose_slices_by_yielding_sleep_instead() {
-    for watched in [0, FOR_EVER] {
+    for others in [0, FOR_EVER] {
         let mut it = Spinning::start_program(linked("yields", &[], &[]), "");
-        it.table.watched(watched).unwrap();
+        it.table.others(others).unwrap();
         it.go();
         let (said, status, slept) = it.end();
         assert_eq!(status.code(), Some(0));
         let slices: u64 = said.trim().parse().unwrap();
         assert_eq!(slices + slept, 20);
-        assert_eq!(slept > 0, watched > 0, "{slices} slices");
+        assert_eq!(slept > 0, others > 0, "{slices} slices");
     }
 }
 
@@ -446,6 +446,7 @@ fn threads_that_lose_slices_by_yielding_sleep_instead() {
 #[test]
 fn threads_that_lose_slices_by_handing_over_sleep_instead() {
     let mut it = Spinning::start_program(linked("yields", &["-O2"], &[]), "spins");
+    it.table.others(FOR_EVER).unwrap();
     it.arm();
     it.go();
     wait_until("it has ended", || it.child.try_wait().unwrap().is_some());

@@ -71,11 +71,11 @@ pub trait Places: Send {
     /// # Errors
     /// Where the table cannot be written.
     fn until(&mut self, second: u32) -> io::Result<()>;
-    /// Until which second of `CLOCK_MONOTONIC` evenly is there.
+    /// Until which second of `CLOCK_MONOTONIC` other programs compute on the CPUs; 0 for none.
     ///
     /// # Errors
     /// Where the table cannot be written.
-    fn watched(&mut self, second: u32) -> io::Result<()>;
+    fn others(&mut self, second: u32) -> io::Result<()>;
     /// The places that were given, [`Place::MPI`] and [`Place::YIELDS`], with what has come of each.
     fn handed(&self) -> Vec<(Place, Handed)>;
 }

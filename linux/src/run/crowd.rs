@@ -19,13 +19,21 @@ pub(crate) struct Crowd {
     wants: HashSet<Tid>,
     /// For how long threads ran, or waited for a CPU, between the last two looks, all together.
     wanted: Nanos,
+    /// For how long they ran.
+    ran: Nanos,
     seen_at: Nanos,
 }
 
 impl Crowd {
     /// Nothing is known yet.
     pub(crate) fn new(now: Nanos) -> Self {
-        Self { times: HashMap::new(), wants: HashSet::new(), wanted: Nanos::ZERO, seen_at: now }
+        Self {
+            times: HashMap::new(),
+            wants: HashSet::new(),
+            wanted: Nanos::ZERO,
+            ran: Nanos::ZERO,
+            seen_at: now,
+        }
     }
 
     /// Whether more threads of these processes, and so many of other programs, wanted to run since this was asked last than there
@@ -41,7 +49,7 @@ impl Crowd {
         let elapsed = now - std::mem::replace(&mut self.seen_at, now);
         let mut waited = Nanos::ZERO;
         self.wants.clear();
-        self.wanted = Nanos::ZERO;
+        (self.wanted, self.ran) = (Nanos::ZERO, Nanos::ZERO);
         let mut times = HashMap::new();
         for tid in pids.iter().flat_map(|&pid| proc.threads(pid)).take(MOST_THREADS) {
             let Ok(text) = read_all(&proc.thread_file(tid, "schedstat")) else { continue };
@@ -49,6 +57,7 @@ impl Crowd {
             if let Some(&(ran, waits)) = self.times.get(&tid) {
                 let (ran, waits) = (t.ran - ran.min(t.ran), t.waited - waits.min(t.waited));
                 waited += waits;
+                self.ran += ran;
                 self.wanted += ran + waits;
                 if (ran + waits).0 as f64 >= WANTS * elapsed.0 as f64 {
                     self.wants.insert(tid);
@@ -65,6 +74,11 @@ impl Crowd {
     /// For how long they ran, or waited for a CPU, between the last two times that this was asked, all together.
     pub(crate) fn wanted_time(&self) -> Nanos {
         self.wanted
+    }
+
+    /// For how long they ran, all together.
+    pub(crate) fn ran(&self) -> Nanos {
+        self.ran
     }
 
     /// How many threads there were.

@@ -129,7 +129,7 @@ mod tests {
         fn until(&mut self, _: u32) -> io::Result<()> {
             Ok(())
         }
-        fn watched(&mut self, _: u32) -> io::Result<()> {
+        fn others(&mut self, _: u32) -> io::Result<()> {
             Ok(())
         }
         fn handed(&self) -> Vec<(Place, Handed)> {

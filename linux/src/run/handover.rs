@@ -14,11 +14,12 @@ use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::doubts::Doubts;
 use crate::modules::{Modules, parse_code};
+use crate::others::Others;
 use crate::proc::{Proc, read_all};
 pub use crate::refused::Refused;
 use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
-use evenly_model::{Nanos, Pid};
+use evenly_model::{CpuSet, Nanos, Pid};
 use evenly_spins::{Doing, Handed, Hunt, Machine, Place, Places, Seen, Spin, Taking, Worth};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -87,6 +88,9 @@ pub struct HandOver<P> {
     crowd: Crowd,
     /// The programs with which this one cooperates; None: with none.
     beside: Option<Beside>,
+    /// Whether others compute on its CPUs.
+    others: Others,
+    is_beside_others: bool,
     seen_at: Nanos,
     given: Nanos,
     slept: Nanos,
@@ -121,10 +125,13 @@ pub struct HandOver<P> {
 }
 
 impl<P: Places> HandOver<P> {
-    /// For a program that may use so many CPUs, less where it has a quota.
+    /// For a program that may use these CPUs, and of their time so many, less where it has a quota.
     #[must_use]
-    pub fn new(proc: Proc, places: P, cpus: f64, now: Nanos) -> Self {
+    pub fn new(proc: Proc, places: P, (on, cpus): (CpuSet, f64), now: Nanos) -> Self {
+        let others = Others::new(on, &proc, now);
         Self {
+            others,
+            is_beside_others: false,
             proc,
             places,
             cpus,
@@ -244,7 +251,7 @@ impl<P: Places> HandOver<P> {
         }
         let second = (at.0 / 1_000_000_000) as u32 + SECONDS;
         // A table that cannot be written stays as it is: what is said there ends by itself.
-        let _ = self.places.watched(second);
+        let _ = self.places.others(if self.is_beside_others { second } else { 0 });
         if let Some(beside) = &self.beside {
             beside.holds_until(at);
         }
@@ -256,7 +263,7 @@ impl<P: Places> HandOver<P> {
     /// No thread hands over from now on.
     pub fn end(&mut self) {
         self.ended = true;
-        let _ = self.places.watched(0);
+        let _ = self.places.others(0);
         let _ = self.places.until(0);
         self.clear();
     }
@@ -280,6 +287,7 @@ impl<P: Places> HandOver<P> {
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         let others = self.beside.as_mut().map_or(0.0, |beside| beside.wanted(now));
         let crowded = self.crowd.outnumber(self.cpus, others, &self.proc, &pids, now);
+        self.is_beside_others = self.others.are_there(&self.proc, self.crowd.ran(), now);
         if let Some(beside) = &self.beside {
             // While it yields a thread waits for a CPU, and others run: that is among both.
             let wanted = self.crowd.wanted_time() + used + slept;
@@ -542,7 +550,7 @@ mod tests {
     #[derive(Default)]
     struct Asked {
         until: u32,
-        watched: u32,
+        others: u32,
         handed: Handed,
     }
 
@@ -569,8 +577,8 @@ mod tests {
             self.0.lock().unwrap().until = second;
             Ok(())
         }
-        fn watched(&mut self, second: u32) -> io::Result<()> {
-            self.0.lock().unwrap().watched = second;
+        fn others(&mut self, second: u32) -> io::Result<()> {
+            self.0.lock().unwrap().others = second;
             Ok(())
         }
         fn handed(&self) -> Vec<(Place, Handed)> {
@@ -592,7 +600,7 @@ mod tests {
             let proc = tempfile::tempdir().unwrap();
             let (table, now_ms) = (Fake::default(), 5_000);
             let (at, now) = (Proc::at(proc.path()), Nanos::from_millis(now_ms));
-            let hand_over = HandOver::new(at, table.clone(), cpus, now);
+            let hand_over = HandOver::new(at, table.clone(), ("0-1".parse().unwrap(), cpus), now);
             Self { proc, times: vec![(0, 0); threads], now_ms, table, hand_over }
         }
 
@@ -745,15 +753,26 @@ mod tests {
         assert!(!(0..5).any(|_| free.passes((20, 0))));
     }
 
+    /// Would catch: threads that sleep instead of yielding to others of their own program.
     #[test]
-    fn programs_know_until_when_evenly_is_there_also_where_nobody_crowds() {
+    fn programs_know_until_when_others_compute_also_where_nobody_crowds() {
         let mut p = Program::new(2, 2.0);
-        assert!(!p.passes((20, 0)));
-        p.hand_over.looks_again(Nanos::from_millis(7_000));
-        assert_eq!(p.table.0.lock().unwrap().watched, 7 + SECONDS);
+        let mut ticks = 100;
+        // Each CPU is used for so many hundredths of a second in 20 ms; the program has one of them.
+        let mut after = |p: &mut Program, more: u64| {
+            for _ in 0..50 {
+                ticks += more;
+                let text = format!("cpu0 {ticks} 0 0 7 0 0 0 0\ncpu1 0 0 {ticks} 7 0 0 0 0\n");
+                fs::write(p.proc.path().join("stat"), text).unwrap();
+                assert!(!p.passes((10, 0)));
+            }
+            p.hand_over.looks_again(Nanos::from_millis(7_000));
+            p.table.0.lock().unwrap().others
+        };
+        assert_eq!([1, 1, 2, 1, 2].map(|n| after(&mut p, n)), [0, 0, 7 + SECONDS, 0, 7 + SECONDS]);
         p.hand_over.end();
         p.hand_over.looks_again(Nanos::from_millis(8_000));
-        assert_eq!(p.table.0.lock().unwrap().watched, 0);
+        assert_eq!(p.table.0.lock().unwrap().others, 0);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod handover;
 pub mod live;
 pub mod mapping;
 pub mod metronome;
+pub(crate) mod others;
 pub(crate) mod refused;
 pub mod supervise;
 pub mod tuning;

@@ -276,6 +276,14 @@ impl Proc {
         Some(ticks.into_iter().map(|idle| Nanos(idle.saturating_mul(tick))).collect())
     }
 
+    /// For how long these CPUs, all together, have run something since the system was started. None where that is not known.
+    #[must_use]
+    pub fn busy(&self, cpus: &CpuSet) -> Option<Nanos> {
+        let CpuTicks { busy, .. } =
+            parse_cpu_ticks(&read_all(&self.root.join("stat")).ok()?, cpus)?;
+        Some(Nanos(busy.saturating_mul(1_000_000_000 / ticks_per_second())))
+    }
+
     /// Path of a file of a process.
     #[must_use]
     pub fn process_file(&self, pid: Pid, file: &str) -> PathBuf {
