@@ -70,7 +70,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
     let mut text = text(&report);
     let loses = report.relative_speedup < LOSS && report.balancing_points > 0;
     if report.stood_down {
-        text += "  the guard ended balancing: the program was faster without\n";
+        text += "  the guard ended balancing, or had it rest: the program gained nothing by it\n";
     } else if loses && !guarded && by_name(&report.policy).is_some_and(PolicyInfo::is_guarded) {
         text += "  slower than static; with the guard balancing ends where it loses, as under `evenly run`\n";
     }

@@ -80,7 +80,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) latency: Option<Nanos>,
     /// Divide the iterations of parallel loops in all ways of libevenly_loops, on nodes that share memory by
     /// pages: a kernel, or the loops that FILE.toml describes; at least `steps = 100`, an
-    /// [[array]] with `name`, `rows` and `row_bytes`, and a [[loop]] with `name`, `work = "1us"` and `writes` or
+    /// `[[array]]` with `name`, `rows` and `row_bytes`, and a `[[loop]]` with `name`, `work = "1us"` and `writes` or
     /// `reads`. For each way it shows the time, that over the time of `plain`, the percentage that processors
     /// wait, pages moved, divisions, how many times as long the others take, and the percentage of iterations on
     /// one CPU that is loaded and on one that is free

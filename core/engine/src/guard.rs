@@ -136,7 +136,8 @@ impl Stretch {
     fn is_unlike(&self, other: &Self) -> bool {
         let rates = [Self::mean_rate, Self::least_rate].map(|rate| (rate(self), rate(other)));
         let blocked = (self.blocked_share() - other.blocked_share()).abs();
-        blocked > DIFFERENT || rates.iter().any(|(a, b)| (a - b).abs() > DIFFERENT * b)
+        let is_unlike = |(a, b): &(f64, f64)| (a - b).abs() > LITTLE.max(DIFFERENT * b);
+        blocked > DIFFERENT || rates.iter().any(is_unlike)
     }
 }
 
@@ -148,8 +149,8 @@ enum GuardState {
     Reference,
     /// Paused, and measuring how fast.
     Paused,
-    /// Resting until then, and measuring how threads fare.
-    Resting(Nanos),
+    /// Resting, and measuring how threads fare.
+    Resting { since: Nanos, until: Nanos },
     /// Stood down for good.
     Down,
 }
@@ -172,12 +173,17 @@ const TOLERATED: f64 = 0.005;
 const LEAST_TO_REST: u32 = 4;
 const WORTH: f64 = 0.01;
 const USUAL: f64 = 0.06;
-/// The first rest, and the longest.
+/// The first rest, and the longest: each is twice as long as the one before, until balancing is of use.
 const RESTS: [Nanos; 2] = [Nanos::from_millis(8_000), Nanos::from_millis(256_000)];
-/// Balancing begins again where threads receive more or less of CPUs than when the rest began by this part of it, or are
-/// blocked for so much more or less of the time, in so many stretches in succession.
+/// Balancing begins again where threads receive more or less of CPUs than when the rest began by this part of it, and more than a
+/// little, or are blocked for so much more or less of the time, in so many stretches in succession.
 const DIFFERENT: f64 = 0.2;
+const LITTLE: f64 = 0.05;
 const DIFFERENTLY: u32 = 2;
+/// Such a change ends a rest after this part of it, and after so long at the latest: there are programs that change all the
+/// time.
+const LEAST_REST: f64 = 0.25;
+const SOON: Nanos = Nanos::from_millis(4_000);
 /// How long these stretches are at least.
 const LOOKS: Nanos = Nanos::from_millis(500);
 /// While it is not clear what balancing is worth, each comparison is so many stretches later than the one before it was.
@@ -196,8 +202,9 @@ pub(crate) struct Guard {
     so_far: Option<Stretch>,
     reference: Stretch,
     pause: Stretch,
-    /// Logarithms of the ratios.
+    /// Logarithms of the ratios, and of those since threads, or CPUs, changed last.
     logs: RunningMean,
+    recent: RunningMean,
     /// For how long it rests the next time, and how threads fared when it began to.
     rest: Nanos,
     fared: Fared,
@@ -217,6 +224,7 @@ impl Guard {
             reference: Stretch::default(),
             pause: Stretch::default(),
             logs: RunningMean::default(),
+            recent: RunningMean::default(),
             rest: RESTS[0],
             fared: Fared::default(),
         }
@@ -229,7 +237,7 @@ impl Guard {
 
     /// Whether balancing does nothing: it harms, or gains nothing that could be seen.
     pub(crate) fn rests(&self) -> bool {
-        matches!(self.state, GuardState::Resting(_) | GuardState::Down)
+        matches!(self.state, GuardState::Resting { .. } | GuardState::Down)
     }
 
     /// Whether balancing has ended, because it harms.
@@ -239,24 +247,35 @@ impl Guard {
 
     /// The set of threads or CPUs has changed: what was being measured no longer compares.
     pub(crate) fn disturbed(&mut self, now: Nanos) {
-        match self.state {
-            GuardState::Reference | GuardState::Paused => self.begin(now),
-            GuardState::Resting(_) => self.begin_anew(now),
-            GuardState::Balancing | GuardState::Down => {}
+        match &mut self.state {
+            GuardState::Reference | GuardState::Paused => {
+                self.state = GuardState::Balancing;
+                self.next = self.next.max(now + self.options.warm_up);
+            }
+            GuardState::Resting { .. } => self.end_rest_soon(),
+            GuardState::Balancing => {
+                if let Some(so_far) = &mut self.so_far {
+                    *so_far = Stretch { began: now, ..Stretch::default() };
+                }
+            }
+            GuardState::Down => {}
         }
     }
 
-    /// Balancing goes on, and is given time to show an effect.
+    /// What was found of a program that is no longer the same does not hold for long.
+    fn end_rest_soon(&mut self) {
+        if let GuardState::Resting { since, until } = &mut self.state {
+            *until = (*until).min(*since + self.rest.scale(LEAST_REST).min(SOON));
+            self.recent = RunningMean::default();
+        }
+    }
+
+    /// Balancing begins again, and is given time to show an effect.
     fn begin(&mut self, now: Nanos) {
         self.state = GuardState::Balancing;
         self.next = now + self.options.warm_up;
         self.so_far = Some(Stretch { began: now, ..Stretch::default() });
-    }
-
-    /// The same of a program that is no longer the same.
-    fn begin_anew(&mut self, now: Nanos) {
-        self.begin(now);
-        (self.logs, self.rest) = (RunningMean::default(), RESTS[0]);
+        self.rest = Nanos(2 * self.rest.0).min(RESTS[1]);
     }
 
     /// One balancing point: the period that ended, and what each thread ran and was blocked in it.
@@ -296,10 +315,10 @@ impl Guard {
                     self.compare(now);
                 }
             }
-            GuardState::Resting(until) => {
+            GuardState::Resting { .. } => {
                 self.pause.add(elapsed, threads);
                 if now - self.pause.began >= self.length.max(LOOKS) {
-                    self.look_at_rest(now, until);
+                    self.look_at_rest(now);
                 }
             }
         }
@@ -313,15 +332,16 @@ impl Guard {
     }
 
     /// A stretch of a rest is over.
-    fn look_at_rest(&mut self, now: Nanos, until: Nanos) {
+    fn look_at_rest(&mut self, now: Nanos) {
         let last = Stretch { began: now, ..Stretch::default() };
         let last = std::mem::replace(&mut self.pause, last);
         let first = self.fared.first.get_or_insert_with(|| last.clone());
         let is_different = last.is_unlike(first);
         self.fared.differently = if is_different { self.fared.differently + 1 } else { 0 };
         if self.fared.differently >= DIFFERENTLY {
-            self.begin_anew(now);
-        } else if now >= until {
+            self.end_rest_soon();
+        }
+        if matches!(self.state, GuardState::Resting { until, .. } if now >= until) {
             self.begin(now);
         }
     }
@@ -337,6 +357,7 @@ impl Guard {
             let (on, off) = (rate(&self.reference), rate(&self.pause));
             if on > 0.0 && off > 0.0 {
                 self.logs.add((on / off).ln());
+                self.recent.add((on / off).ln());
             }
         }
         let verdict = self.verdict();
@@ -344,20 +365,22 @@ impl Guard {
             self.state = GuardState::Down;
             return;
         }
-        if verdict.pairs >= LEAST_TO_REST && self.expected() < WORTH {
-            self.pause = Stretch { began: now, ..Stretch::default() };
-            self.state = GuardState::Resting(now + self.rest);
-            self.fared = Fared::default();
-            self.rest = Nanos(2 * self.rest.0).min(RESTS[1]);
-            return;
+        if self.recent.count() >= LEAST_TO_REST {
+            if self.expected() < WORTH {
+                self.pause = Stretch { began: now, ..Stretch::default() };
+                self.state = GuardState::Resting { since: now, until: now + self.rest };
+                self.fared = Fared::default();
+                return;
+            }
+            self.rest = RESTS[0];
         }
         self.next = now + self.wait(now, verdict, blocking).max(self.length);
     }
 
     /// The gain that is to be expected, by what has been seen: the less sure that is, the nearer to none.
     fn expected(&self) -> f64 {
-        let [usual, error] = [USUAL, self.logs.standard_error()].map(|x| x * x);
-        self.logs.mean() * usual / (usual + error)
+        let [usual, error] = [USUAL, self.recent.standard_error()].map(|x| x * x);
+        self.recent.mean() * usual / (usual + error)
     }
 
     /// How long it takes until the next comparison: pauses cost no more than the share, which is all of their time where
@@ -505,10 +528,11 @@ mod tests {
         passes(&mut guard, 0.5, 3);
         passes(&mut guard, 0.8, 3);
         assert!(guard.rests(), "for a moment");
+        // Not before a quarter of it is over.
         passes(&mut guard, 0.5, 7);
         assert!(!guard.rests());
-        // What was seen before was another program.
-        assert_eq!(guard.verdict().pairs, 0);
+        // What was seen before was another program, and of this one.
+        assert_eq!((guard.recent.count(), guard.verdict().pairs > 0), (0, true));
     }
 
     #[test]

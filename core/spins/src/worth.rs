@@ -16,6 +16,8 @@ const ENOUGH: [u64; 3] = [100, 60, 20];
 const FIRST: Nanos = Nanos::from_millis(8_000);
 /// What threads do while they hand over is compared with what was seen before they did after so long, without a pause.
 const SOON: Nanos = Nanos::from_millis(500);
+/// What was seen so long ago is not compared.
+const OLD: Nanos = Nanos::from_millis(5_000);
 /// And again after so long.
 const AGAIN: Nanos = Nanos::from_millis(60_000);
 /// For how long it is looked at least and at most while CPUs are handed over.
@@ -53,7 +55,7 @@ pub struct Worth {
     /// The last few comparisons: what was seen without and with.
     last: [Seen; 2],
     /// What was seen before threads handed over, until it is compared with what they do then; and both.
-    before: Option<Seen>,
+    before: Option<(Nanos, Seen)>,
     at_first: Option<(Seen, Seen)>,
 }
 
@@ -85,12 +87,17 @@ impl Worth {
             State::Rests { .. } => self.hands(now + FIRST),
             _ if !shows => State::Hands,
             State::Hands if now < next => State::Hands,
+            State::Hands if self.before.is_some_and(|(at, _)| now - at > OLD) => {
+                self.before = None;
+                self.hands(now + FIRST)
+            }
             State::Hands => State::Looks { seen: Seen::default() },
             State::Looks { mut seen } => {
                 seen.add(new);
                 let is_enough = seen.all >= ENOUGH[0] && seen.time >= LOOK[0];
-                if is_enough && let Some(before) = self.before.take() {
-                    self.at_first = Some((before, seen));
+                if is_enough && let Some((_, before)) = self.before.take() {
+                    // That it does not help only a pause shows: the program may do something else by now.
+                    self.at_first = seen.exceeds(&before, 1.0).then_some((before, seen));
                     self.hands(now + FIRST)
                 } else if is_enough {
                     State::Pauses { with: seen, seen: Seen::default() }
@@ -127,7 +134,7 @@ impl Worth {
     /// Threads hand over from now on, and did this before. What they do then is looked at soon, once.
     pub fn begins(&mut self, now: Nanos, before: Seen) {
         if self.at_first.is_none() && matches!(self.state, State::Hands) {
-            self.before = Some(before);
+            self.before = Some((now, before));
             self.next = Some(now + SOON);
         }
     }

@@ -48,9 +48,7 @@ fn loops_with_a_hint_are_found_and_delays_are_not() {
                 .filter(|(name, code)| {
                     let waits = Machine::Arm.waits(code);
                     // With delays it is the jump back.
-                    // Without optimising, the shortest way in `bounded` is one that is never taken.
-                    let is_around = level == "-O0" && *name == "bounded";
-                    let is_pause = !name.starts_with("back_off") && !is_around;
+                    let is_pause = !name.starts_with("back_off");
                     let is_right = |at| (word(code, at) == bits) == is_pause;
                     let here = waits.iter().all(|w| w.turn.contains(&w.at) && is_right(w.at));
                     assert!(here, "{name} {waits:?}");
@@ -58,7 +56,10 @@ fn loops_with_a_hint_are_found_and_delays_are_not() {
                 })
                 .map(|(name, _)| name.as_str())
                 .collect();
-            let waits = ["back_off", "barrier", "bounded", "calls", "test_and_set", "ticket"];
+            let mut waits =
+                vec!["back_off", "barrier", "bounded", "calls", "test_and_set", "ticket"];
+            // Without optimising, the shortest way in the one is never taken, and registers of the other count and point in turns.
+            waits.retain(|name| level != "-O0" || !["back_off", "bounded"].contains(name));
             assert_eq!(found, waits, "{level} {hint}");
         }
     }

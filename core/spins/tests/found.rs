@@ -46,8 +46,10 @@ fn loops_that_wait_are_found_and_delays_are_not() {
 #[test]
 fn delays_are_none_without_optimising_either() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(found_in(&library(dir.path(), &["-O0"])), WAITS);
-    assert_eq!(found_in(&library(dir.path(), &["-O0", "-fomit-frame-pointer"])), WAITS);
+    // Of those that back off: registers count and point in turns.
+    let waits = &WAITS[2..];
+    assert_eq!(found_in(&library(dir.path(), &["-O0"])), waits);
+    assert_eq!(found_in(&library(dir.path(), &["-O0", "-fomit-frame-pointer"])), waits);
 }
 
 /// A place within a loop is of that loop; where loops are nested, of the inner one. Elsewhere nobody waits.

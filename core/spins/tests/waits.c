@@ -79,6 +79,18 @@ void paced(int *values, int n)
 	}
 }
 
+/* It adds up what others write, with delays. */
+int sums(volatile int *values, int n, int delay)
+{
+	int sum = 0;
+	for (int k = 0; k < n; k++) {
+		sum += values[k];
+		for (int i = 0; i < delay; i++)
+			PAUSE;
+	}
+	return sum;
+}
+
 void once(void)
 {
 	PAUSE;

@@ -19,8 +19,9 @@ pub(crate) struct Crowd {
     wants: HashSet<Tid>,
     /// For how long threads ran, or waited for a CPU, between the last two looks, all together.
     wanted: Nanos,
-    /// For how long they ran.
+    /// For how long they ran, and waited.
     ran: Nanos,
+    waited: Nanos,
     seen_at: Nanos,
 }
 
@@ -32,6 +33,7 @@ impl Crowd {
             wants: HashSet::new(),
             wanted: Nanos::ZERO,
             ran: Nanos::ZERO,
+            waited: Nanos::ZERO,
             seen_at: now,
         }
     }
@@ -65,7 +67,7 @@ impl Crowd {
             }
             times.insert(tid, (t.ran, t.waited));
         }
-        self.times = times;
+        (self.times, self.waited) = (times, waited);
         // One that has nobody to wait for does not spin.
         let others = if self.wants.len() > 1 { others } else { 0.0 };
         self.wants.len() as f64 + others > cpus && waited > elapsed.scale(CROWDED)
@@ -74,6 +76,11 @@ impl Crowd {
     /// For how long they ran, or waited for a CPU, between the last two times that this was asked, all together.
     pub(crate) fn wanted_time(&self) -> Nanos {
         self.wanted
+    }
+
+    /// For how long they waited for a CPU, all together.
+    pub(crate) fn waited(&self) -> Nanos {
+        self.waited
     }
 
     /// For how long they ran, all together.

@@ -5,8 +5,8 @@
 //!   Watches --more threads want to run than there are CPUs--> Hands over --for HOLD nothing was handed over--> Watches
 //! ```
 //!
-//! Invariant: while no more threads want to run than there are CPUs, times of threads are read, programs are told that evenly
-//! is there, and nothing else is done.
+//! Invariant: while no more threads want to run than there are CPUs, times of threads are read, programs are told whether others
+//! compute there, and nothing else is done.
 
 use crate::beside::Beside;
 use crate::breakpoints::{Memory, Unfit, hidden, unfit};
@@ -30,8 +30,9 @@ use std::time::Duration;
 const HOLD: Nanos = Nanos::from_millis(2_000);
 /// How often it is looked for code that was loaded meanwhile.
 const AGAIN: Nanos = Nanos::from_millis(500);
-/// After so long in which there was nothing to do it is looked more rarely.
-const IDLE: Nanos = Nanos::from_millis(2_000);
+/// After so long in which there was nothing to do it is looked more rarely, unless threads waited for CPUs for longer than this
+/// from one look to the next, as they do where they crowd them for moments.
+const IDLE: [Nanos; 2] = [Nanos::from_millis(2_000), Nanos::from_millis(5)];
 /// The programs go on for so many seconds longer than it takes until it is looked again.
 const SECONDS: u32 = 3;
 /// What becomes of threads that wait elsewhere than in loops is left out where it is less than this part of the whole.
@@ -234,17 +235,18 @@ impl<P: Places> HandOver<P> {
         }
         let searches = self.modules.count() > files || self.modules.is_searching();
         let soon = self.looks || self.hunts || others || searches;
-        if soon || begins || arms || self.hands {
+        let in_moments = !self.crowded && self.crowd.waited() > IDLE[1];
+        if soon || begins || arms || self.hands || in_moments {
             self.busy_at = now;
         }
         match now - self.busy_at {
             _ if soon => Again::Soon,
-            idle if idle < IDLE => Again::AsUsual,
+            idle if idle < IDLE[0] => Again::AsUsual,
             _ => Again::Rarely,
         }
     }
 
-    /// When it is looked again: until then evenly is there, and programs go on handing over, if they do.
+    /// When it is looked again: until then programs go on handing over, if they do, and others are there, if they are.
     pub fn looks_again(&mut self, at: Nanos) {
         if self.ended {
             return;

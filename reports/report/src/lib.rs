@@ -132,9 +132,10 @@ pub struct HandedOver {
     pub slept_s: f64,
     /// Where that was most often: a function, with its line where that is known.
     pub place: Option<String>,
-    /// On how many CPUs, on average, threads computed in pauses of it; None where it did not pause.
+    /// On how many CPUs, on average, threads computed in pauses of it; before the first one, if they compute more since, just
+    /// before it began. None where neither is known.
     pub cpus_without: Option<f64>,
-    /// The same just before these.
+    /// The same just before the pauses, or just after it began.
     pub cpus_with: Option<f64>,
 }
 

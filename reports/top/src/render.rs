@@ -303,7 +303,7 @@ pub(crate) fn doing(view: &View, header: &Header, ui: &Ui) -> String {
     } else if view.stood_down(ui.only) {
         String::from("stood down: balancing did not pay")
     } else if view.paused(ui.only) {
-        String::from("paused, to measure its effect")
+        String::from("paused: it measures its effect, or rests as it gained nothing")
     } else {
         format!("balancing ({})", header.policy)
     }

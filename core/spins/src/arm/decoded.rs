@@ -26,7 +26,7 @@ const FRAME: u16 = 29;
 /// A set of registers: general ones by number, the stack pointer as 31, those of vectors from 32 on, and the flags.
 pub(super) type Registers = u128;
 const VECTORS: u32 = 32;
-const FLAGS: Registers = 1 << 64;
+pub(super) const FLAGS: Registers = 1 << 64;
 
 /// What an instruction does but change registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
     let is_within = |i: usize| without.iter().any(|w| w.turn.contains(&(4 * i)));
     let is_delay = |&i: &usize| function[i].is_pause && !is_found(i) && !is_within(i);
     let delays: Vec<usize> = (0..function.len()).filter(is_delay).collect();
-    let with_delays = turns::around_delays(&function, &delays);
+    let with_delays = turns::around_delays(&function, &delays, &all);
     all.extend(without.into_iter().chain(with_delays));
     all
 }

@@ -1,6 +1,6 @@
 //! Loops of aarch64 that wait without saying so, and those that may.
 
-use super::decoded::{Effect, Registers, Step};
+use super::decoded::{Effect, FLAGS, Registers, Step};
 use crate::wait::{Wait, holds};
 use std::ops::Range;
 
@@ -53,14 +53,35 @@ fn waits(function: &[Step], turn: &Range<usize>, entries: &[(usize, usize)]) -> 
         )
 }
 
+/// Whether it looks at places that are counted up from turn to turn: by registers that are made of what they were before.
+fn looks_further(steps: &[Step]) -> bool {
+    let mut counted: Registers = 0;
+    loop {
+        let before = counted;
+        for s in steps {
+            let (reads, writes) = (s.reads & !FLAGS, s.writes & !FLAGS);
+            if reads & (writes | counted) != 0 {
+                counted |= writes;
+            }
+        }
+        if counted == before {
+            return steps.iter().any(|s| s.effect == Effect::Looks && s.reads & counted != 0);
+        }
+    }
+}
+
 /// The loops around pauses at these places that look once after many of them, as on x86-64 (`crate::x86::delays`).
-pub(super) fn around_delays(function: &[Step], delays: &[usize]) -> Vec<Wait> {
+pub(super) fn around_delays(function: &[Step], delays: &[usize], known: &[Wait]) -> Vec<Wait> {
     // One that reads the clock may measure.
     let leaves_nothing =
         |s: &Step| !matches!(s.effect, Effect::Calls | Effect::Clock | Effect::Other);
     let is_wait = |turn: &Range<usize>| {
         let steps = &function[turn.clone()];
-        steps.iter().all(leaves_nothing) && steps.iter().any(|s| s.effect == Effect::Looks)
+        let at = 4 * turn.start..4 * turn.end;
+        !known.iter().any(|k| at.contains(&k.at))
+            && steps.iter().all(leaves_nothing)
+            && steps.iter().any(|s| s.effect == Effect::Looks)
+            && !looks_further(steps)
     };
     let mut found = Vec::new();
     for delay in delays {

@@ -1,22 +1,27 @@
 //! Loops that wait with a delay between two looks, as those do that back off: `while (!free) for (i = 0; i < n; i++) pause`.
 //!
 //! A `pause` that is executed again and again before the loop looks only takes time. To hold a thread up at each would make
-//! its delay a thousand times as long; so the place is the jump back of the loop around. The delay itself may change from turn to turn,
-//! and so may what is on the thread's own stack; whatever else is written is a lock that is tried.
+//! its delay a thousand times as long; so the place is the jump back of the loop around. The delay itself may change from turn
+//! to turn, and so may what is on the thread's own stack; whatever else is written is a lock that is tried. It looks at the same
+//! place in each turn, as far as no address is counted up, and not at the clock.
 
-use super::decoded::{is_own, is_written};
+use super::decoded::{is_own, is_read, is_written};
 use super::doubt::back;
-use super::turns::may_store;
+use super::turns::{is_clock, may_store};
 use super::{Function, looks};
 use crate::wait::Wait;
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Register};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The loops around delays at these places of a function. Where several jumps go back to the same place, they are all of one.
-pub(super) fn around(function: &Function, delays: &[usize]) -> Vec<Wait> {
+/// The loops around delays at these places of a function, but those around waits that are `known`. Where several jumps go back
+/// to the same place, they are all of one.
+pub(super) fn around(function: &Function, delays: &[usize], known: &[Wait]) -> Vec<Wait> {
     let all = &function.instructions;
     let mut factory = InstructionInfoFactory::new();
-    let loops: Vec<Wait> = all.iter().filter_map(|x| back(x, all)).collect();
+    let is_known = |wait: &Wait| known.iter().any(|k| wait.turn.contains(&k.at));
+    let loops: Vec<Wait> =
+        all.iter().filter_map(|x| back(x, all)).filter(|w| !is_known(w)).collect();
     let mut found: Vec<Wait> = Vec::new();
     for &delay in delays {
         let around = loops.iter().filter(|wait| wait.turn.contains(&delay));
@@ -33,18 +38,52 @@ pub(super) fn around(function: &Function, delays: &[usize]) -> Vec<Wait> {
     found
 }
 
-/// Whether a turn looks at what others can change, and does nothing but that and to try.
+/// Whether a turn looks at what others can change, always at the same place, and does nothing but that and to try.
 fn waits(function: &Function, turn: &Range<usize>, factory: &mut InstructionInfoFactory) -> bool {
     let begin = function.instructions.partition_point(|x| x.ip() < turn.start as u64);
     let turn = function.instructions[begin..].iter().take_while(|x| x.ip() < turn.end as u64);
-    turn.clone().all(|x| leaves_nothing(x, factory)) && turn.clone().any(looks)
+    let turn: Vec<Instruction> = turn.copied().collect();
+    let counted = counted(&turn, factory);
+    let is_same = |r: Register| !counted.contains(&r.full_register());
+    turn.iter().all(|x| leaves_nothing(x, factory))
+        && turn.iter().any(looks)
+        && turn
+            .iter()
+            .filter(|x| looks(x))
+            .all(|x| is_same(x.memory_base()) && is_same(x.memory_index()))
+}
+
+/// Registers that are made of what they were before, and those made of such ones.
+fn counted(turn: &[Instruction], factory: &mut InstructionInfoFactory) -> BTreeSet<Register> {
+    let mut all = BTreeSet::new();
+    loop {
+        let before = all.len();
+        for x in turn {
+            let used = factory.info(x).used_registers();
+            let reads: Vec<Register> = used
+                .iter()
+                .filter(|r| is_read(r.access()))
+                .map(|r| r.register().full_register())
+                .collect();
+            let written = used.iter().filter(|r| is_written(r.access()));
+            let written = written.map(|r| r.register().full_register());
+            let is_counted =
+                |r: &Register| reads.contains(r) || reads.iter().any(|r| all.contains(r));
+            let more: Vec<Register> =
+                written.filter(|r| *r != Register::RSP && is_counted(r)).collect();
+            all.extend(more);
+        }
+        if all.len() == before {
+            return all;
+        }
+    }
 }
 
 fn leaves_nothing(x: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
     use FlowControl::{ConditionalBranch, Next, Return, UnconditionalBranch};
     let goes_on =
         matches!(x.flow_control(), Next | ConditionalBranch | UnconditionalBranch | Return);
-    let mut written =
-        factory.info(x).used_memory().iter().filter(|m| is_written(m.access())).peekable();
-    goes_on && (written.peek().is_none() || may_store(x) || written.all(is_own))
+    let written = factory.info(x).used_memory().iter().filter(|m| is_written(m.access()));
+    let stays = |m: &iced_x86::UsedMemory| is_own(m) && m.index() == Register::None;
+    goes_on && !is_clock(x) && (may_store(x) || written.into_iter().all(stays))
 }

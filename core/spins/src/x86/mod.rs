@@ -46,7 +46,7 @@ fn pauses(code: &[u8]) -> (Vec<Wait>, Vec<Wait>) {
         }
     }
     let with_delays =
-        if delays.is_empty() { Vec::new() } else { delays::around(&function, &delays) };
+        if delays.is_empty() { Vec::new() } else { delays::around(&function, &delays, &once) };
     (once, with_delays)
 }
 

@@ -351,7 +351,7 @@ fn counts(x: &Instruction, written: &mut Vec<Register>) -> bool {
     false
 }
 
-fn is_clock(x: &Instruction) -> bool {
+pub(super) fn is_clock(x: &Instruction) -> bool {
     matches!(x.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp)
 }
 
