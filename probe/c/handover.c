@@ -151,9 +151,9 @@ struct keeping {
 	uint64_t length; /* for how long it keeps them */
 };
 
-static bool is_beside_others(uint64_t now)
+static bool keeps_slices(const struct keeping *keeping, uint64_t now)
 {
-	return now / 1000000000 < GET(shared->others);
+	return now < keeping->until && now / 1000000000 < GET(shared->others);
 }
 
 static void has_lost_slice(struct keeping *keeping, uint64_t now)
@@ -183,7 +183,7 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 	}
 	restore_slack();
 	bool is_proved = !GET(place->doubt);
-	if (now < at_places.until && is_proved && is_beside_others(now)) {
+	if (is_proved && keeps_slices(&at_places, now)) {
 		sleep_part(place, &place->given, now, now - here.began);
 	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);

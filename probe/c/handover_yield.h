@@ -28,7 +28,7 @@ static __thread struct {
 /* Whether it has slept instead. */
 static bool has_kept(uint64_t now)
 {
-	yields.keeps = now < yields.keeping.until && is_beside_others(now) && !GET(stands_down);
+	yields.keeps = keeps_slices(&yields.keeping, now) && !GET(stands_down);
 	if (!yields.keeps)
 		return false;
 	int before = errno;
@@ -53,7 +53,7 @@ EXPORT int sched_yield(void)
 	if (shared && ticks() - before > slice_in_ticks()) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		has_lost_slice(&yields.keeping, now);
-		yields.keeps = now < yields.keeping.until && is_beside_others(now);
+		yields.keeps = keeps_slices(&yields.keeping, now);
 	}
 	return result;
 }

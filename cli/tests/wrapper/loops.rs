@@ -65,7 +65,8 @@ fn loops_of_several_processes_are_told_apart() {
     assert!(one["pid"] != other["pid"] && report["loops"]["processes"] == 2, "{report:#}");
     let said = stderr(&output);
     for pid in [one, other].map(|l| &l["pid"]) {
-        let words = format!("  sweep \"1\" of process {pid}: 1 instance, rp; iterations 50 % and 50 %");
+        let words =
+            format!("  sweep \"1\" of process {pid}: 1 instance, rp; iterations 50 % and 50 %");
         assert!(said.contains(&words), "{said}");
     }
 }

@@ -105,6 +105,11 @@ struct Stretch {
 }
 
 impl Stretch {
+    /// One that begins now.
+    fn from(now: Nanos) -> Self {
+        Self { began: now, ..Self::default() }
+    }
+
     fn add(&mut self, elapsed: Nanos, ran: impl Iterator<Item = (Nanos, Nanos)>) {
         self.wall += elapsed.0 as f64;
         let mut n = 0;
@@ -220,7 +225,7 @@ impl Guard {
             next: now + options.warm_up,
             paused_total: Nanos::ZERO,
             length: Nanos::ZERO,
-            so_far: Some(Stretch { began: now, ..Stretch::default() }),
+            so_far: Some(Stretch::from(now)),
             reference: Stretch::default(),
             pause: Stretch::default(),
             logs: RunningMean::default(),
@@ -255,7 +260,7 @@ impl Guard {
             GuardState::Resting { .. } => self.end_rest_soon(),
             GuardState::Balancing => {
                 if let Some(so_far) = &mut self.so_far {
-                    *so_far = Stretch { began: now, ..Stretch::default() };
+                    *so_far = Stretch::from(now);
                 }
             }
             GuardState::Down => {}
@@ -274,7 +279,7 @@ impl Guard {
     fn begin(&mut self, now: Nanos) {
         self.state = GuardState::Balancing;
         self.next = now + self.options.warm_up;
-        self.so_far = Some(Stretch { began: now, ..Stretch::default() });
+        self.so_far = Some(Stretch::from(now));
         self.rest = Nanos(2 * self.rest.0).min(RESTS[1]);
     }
 
@@ -297,14 +302,14 @@ impl Guard {
                 }
                 if now >= self.next || self.is_early_enough(now) {
                     self.length = period.scale(self.options.periods).max(self.options.shortest);
-                    self.reference = Stretch { began: now, ..Stretch::default() };
+                    self.reference = Stretch::from(now);
                     self.state = GuardState::Reference;
                 }
             }
             GuardState::Reference => {
                 self.reference.add(elapsed, threads);
                 if now - self.reference.began >= self.length {
-                    self.pause = Stretch { began: now, ..Stretch::default() };
+                    self.pause = Stretch::from(now);
                     self.state = GuardState::Paused;
                 }
             }
@@ -333,8 +338,7 @@ impl Guard {
 
     /// A stretch of a rest is over.
     fn look_at_rest(&mut self, now: Nanos) {
-        let last = Stretch { began: now, ..Stretch::default() };
-        let last = std::mem::replace(&mut self.pause, last);
+        let last = std::mem::replace(&mut self.pause, Stretch::from(now));
         let first = self.fared.first.get_or_insert_with(|| last.clone());
         let is_different = last.is_unlike(first);
         self.fared.differently = if is_different { self.fared.differently + 1 } else { 0 };
@@ -367,7 +371,7 @@ impl Guard {
         }
         if self.recent.count() >= LEAST_TO_REST {
             if self.expected() < WORTH {
-                self.pause = Stretch { began: now, ..Stretch::default() };
+                self.pause = Stretch::from(now);
                 self.state = GuardState::Resting { since: now, until: now + self.rest };
                 self.fared = Fared::default();
                 return;

@@ -58,6 +58,28 @@ pub(crate) fn around(
     found
 }
 
+/// Of these loops the smallest around each delay that waits, but none around one that is `known`. Where several jumps go back to
+/// the same place, they are all of one.
+pub(crate) fn around_delays(
+    loops: &[Wait],
+    delays: &[usize],
+    known: &[Wait],
+    mut waits: impl FnMut(&Wait) -> bool,
+) -> Vec<Wait> {
+    let is_known = |wait: &Wait| known.iter().any(|k| wait.turn.contains(&k.at));
+    let mut found: Vec<Wait> = Vec::new();
+    for delay in delays {
+        let around = loops.iter().filter(|wait| wait.turn.contains(delay) && !is_known(wait));
+        let around: Vec<&Wait> = around.filter(|wait| waits(wait)).collect();
+        let begin = around.iter().min_by_key(|wait| wait.turn.len()).map(|wait| wait.turn.start);
+        let of_it = around.into_iter().filter(|wait| Some(wait.turn.start) == begin);
+        found.extend(of_it.cloned());
+    }
+    found.sort_unstable_by_key(|wait| wait.at);
+    found.dedup();
+    found
+}
+
 /// Follows the steps of a turn on all ways, from the one with number `begin` on, of which nothing is known before, until no more
 /// is learned. `after` is what is known after a step, by what is known before it; `next` are those that can come next; where
 /// two ways meet, `and` is what is known on both. Whether there is always something, and the last step of so many is reached.

@@ -30,9 +30,10 @@ use std::time::Duration;
 const HOLD: Nanos = Nanos::from_millis(2_000);
 /// How often it is looked for code that was loaded meanwhile.
 const AGAIN: Nanos = Nanos::from_millis(500);
-/// After so long in which there was nothing to do it is looked more rarely, unless threads waited for CPUs for longer than this
-/// from one look to the next, as they do where they crowd them for moments.
-const IDLE: [Nanos; 2] = [Nanos::from_millis(2_000), Nanos::from_millis(5)];
+/// After so long in which there was nothing to do it is looked more rarely.
+const IDLE: Nanos = Nanos::from_millis(2_000);
+/// Threads that wait for CPUs for longer than this from one look to the next may crowd them for moments.
+const MOMENTS: Nanos = Nanos::from_millis(5);
 /// The programs go on for so many seconds longer than it takes until it is looked again.
 const SECONDS: u32 = 3;
 /// What becomes of threads that wait elsewhere than in loops is left out where it is less than this part of the whole.
@@ -91,7 +92,6 @@ pub struct HandOver<P> {
     beside: Option<Beside>,
     /// Whether others compute on its CPUs.
     others: Others,
-    is_beside_others: bool,
     seen_at: Nanos,
     given: Nanos,
     slept: Nanos,
@@ -132,7 +132,6 @@ impl<P: Places> HandOver<P> {
         let others = Others::new(on, &proc, now);
         Self {
             others,
-            is_beside_others: false,
             proc,
             places,
             cpus,
@@ -235,13 +234,13 @@ impl<P: Places> HandOver<P> {
         }
         let searches = self.modules.count() > files || self.modules.is_searching();
         let soon = self.looks || self.hunts || others || searches;
-        let in_moments = !self.crowded && self.crowd.waited() > IDLE[1];
+        let in_moments = !self.crowded && self.crowd.waited() > MOMENTS;
         if soon || begins || arms || self.hands || in_moments {
             self.busy_at = now;
         }
         match now - self.busy_at {
             _ if soon => Again::Soon,
-            idle if idle < IDLE[0] => Again::AsUsual,
+            idle if idle < IDLE => Again::AsUsual,
             _ => Again::Rarely,
         }
     }
@@ -253,7 +252,7 @@ impl<P: Places> HandOver<P> {
         }
         let second = (at.0 / 1_000_000_000) as u32 + SECONDS;
         // A table that cannot be written stays as it is: what is said there ends by itself.
-        let _ = self.places.others(if self.is_beside_others { second } else { 0 });
+        let _ = self.places.others(if self.others.are_there() { second } else { 0 });
         if let Some(beside) = &self.beside {
             beside.holds_until(at);
         }
@@ -289,7 +288,7 @@ impl<P: Places> HandOver<P> {
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         let others = self.beside.as_mut().map_or(0.0, |beside| beside.wanted(now));
         let crowded = self.crowd.outnumber(self.cpus, others, &self.proc, &pids, now);
-        self.is_beside_others = self.others.are_there(&self.proc, self.crowd.ran(), now);
+        self.others.look(&self.proc, self.crowd.ran(), now);
         if let Some(beside) = &self.beside {
             // While it yields a thread waits for a CPU, and others run: that is among both.
             let wanted = self.crowd.wanted_time() + used + slept;

@@ -30,12 +30,17 @@ impl Others {
         Self { cpus, since: now, busy, own: Nanos::ZERO, are_there: false }
     }
 
-    /// Whether there are some, after the program's threads had so much since this was asked last.
-    pub(crate) fn are_there(&mut self, proc: &Proc, own: Nanos, now: Nanos) -> bool {
+    /// Whether there are some.
+    pub(crate) fn are_there(&self) -> bool {
+        self.are_there
+    }
+
+    /// Looks, after the program's threads had so much since the last look.
+    pub(crate) fn look(&mut self, proc: &Proc, own: Nanos, now: Nanos) {
         self.own += own;
         let elapsed = now - self.since;
         if elapsed < WINDOW {
-            return self.are_there;
+            return;
         }
         let busy = proc.busy(&self.cpus);
         let used = busy.zip(self.busy).map(|(busy, before)| busy - before);
@@ -43,7 +48,6 @@ impl Others {
         let part = PART * (self.cpus.len() as f64 / 2.0).sqrt().max(1.0);
         self.are_there = used.is_none_or(|used| used - self.own > elapsed.scale(part));
         (self.since, self.busy, self.own) = (now, busy, Nanos::ZERO);
-        self.are_there
     }
 }
 
@@ -76,8 +80,9 @@ mod tests {
             used(&dir, busy);
             at += 500;
             // In two looks.
-            others.are_there(&proc, ms(own / 2), ms(at - 250));
-            others.are_there(&proc, ms(own / 2), ms(at))
+            others.look(&proc, ms(own / 2), ms(at - 250));
+            others.look(&proc, ms(own / 2), ms(at));
+            others.are_there()
         };
         // All of both CPUs, and all its own.
         assert!(!after([1_050, 550], 990));
@@ -85,7 +90,7 @@ mod tests {
         assert!(!after([1_150, 650], 980));
         assert!(after([1_150, 660], 0), "a tenth of a CPU, of which it has nothing");
         fs::remove_file(dir.path().join("stat")).unwrap();
-        let unseen = others.are_there(&proc, Nanos::ZERO, ms(60_000));
-        assert!(unseen);
+        others.look(&proc, Nanos::ZERO, ms(60_000));
+        assert!(others.are_there());
     }
 }

@@ -153,10 +153,9 @@ impl RunReport {
         }
         all.extend(loops);
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
-        // Threads that spin in code of their own are seen otherwise.
-        let spin = self.handed_over.is_some() || self.metronome.is_some();
         if let Some(probe) = &self.probe {
-            if !spin || probe.waits() > 0 || probe.phases() > 0 {
+            // Threads that spin in code of their own are seen otherwise.
+            if !self.hands_over() || probe.waits() > 0 || probe.phases() > 0 {
                 add(Shown::WithRoom, "probe", probe.words());
             }
             if let Some(whom) = self.whom() {

@@ -412,13 +412,17 @@ impl RunReport {
         Some(format!("Handing over CPUs of threads that spin {came_of_it}: {compared}."))
     }
 
+    /// Whether threads that spin handed over CPUs, or these changed hands often because they did.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.handed_over.is_some() || self.metronome.is_some()
+    }
+
     /// What threads that never sleep may do, or do, where they outnumber the CPUs.
     fn sleepless(&self, n: usize, m: usize) -> Option<String> {
         let sum = |f: fn(&ThreadSummary) -> f64| self.summary.threads.iter().map(f).sum::<f64>();
         let slept = sum(|t| t.blocked_s) / sum(|t| t.ran_s + t.waited_s + t.blocked_s).max(1e-9);
         // Threads that hand over their CPU spin for as long as nobody else has a use for it.
-        let hand_over = self.handed_over.is_some() || self.metronome.is_some();
-        if n <= m || slept >= ASLEEP || hand_over {
+        if n <= m || slept >= ASLEEP || self.hands_over() {
             return None;
         }
         match self.spun_share() {

@@ -12,7 +12,7 @@ mod beside;
 mod kinds;
 
 use crate::args::Cases;
-use crate::commands::{Program, Ready};
+use crate::commands::{KERNEL, Program, Ready};
 use crate::measure::result;
 use crate::measured::Measured;
 use crate::show::{interrupts, print, table};
@@ -30,7 +30,6 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 /// Names of the arms.
 const TWO: &str = "two threads";
-const KERNEL: &str = "kernel";
 const EVENLY: &str = "evenly";
 const OUTSIDE: &str = "evenly from outside";
 const TUNED: &str = "tuned";

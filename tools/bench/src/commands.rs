@@ -22,6 +22,8 @@ for _ in range(int(sys.argv[1])):
 print(json.dumps({'makespan_s': time.perf_counter() - begin, 'checksum': '%.9e' % a.sum()}))
 ";
 
+/// Name of the arm without evenly.
+pub(crate) const KERNEL: &str = "kernel";
 pub(crate) const SPINNING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "0")];
 pub(crate) const ACTIVE_GOMP: &[(&str, &str)] =
     &[("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "infinite")];

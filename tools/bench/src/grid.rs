@@ -7,7 +7,7 @@
 //! Invariant: all arms of a cell are interleaved, and each run's checksum is that of all others of the same work.
 
 use crate::args::Cases;
-use crate::commands::{Program, Ready, SPINNING_RANKS, metbench, openmp, spmd};
+use crate::commands::{KERNEL, Program, Ready, SPINNING_RANKS, metbench, openmp, spmd};
 use crate::measure::{Running, result};
 use crate::measured::Measured;
 use crate::mpi::MpiArg;
@@ -23,8 +23,6 @@ use std::time::Duration;
 
 /// Longer than any run should take; a program that spins under the kernel may take a hundred times as long as it could.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Name of the arm without evenly.
-const KERNEL: &str = "kernel";
 /// Name of the arm as evenly is by default.
 const DEFAULT: &str = "default";
 
@@ -174,11 +172,10 @@ impl Bench<'_> {
     fn arm(&self, cell: &Cell, name: &str, before: Vec<OsString>) -> anyhow::Result<Arm> {
         let (program, words) = cell.command(self.args.seconds, self.per_ms);
         let command = self.programs.command(program, cell.threads, &words)?;
-        let mut env: Vec<(OsString, OsString)> = Vec::new();
-        if matches!(program, Program::Ranks(_)) {
-            let all = SPINNING_RANKS.iter().chain(&command.environment);
-            env.extend(all.map(|(name, value)| (name.into(), value.into())));
-        }
+        let of_ranks =
+            if matches!(program, Program::Ranks(_)) { SPINNING_RANKS } else { Default::default() };
+        let env = of_ranks.iter().chain(&command.environment);
+        let env = env.map(|(name, value)| (name.into(), value.into())).collect();
         let argv = before.into_iter().chain(command.words);
         Ok(Arm { env, ..Arm::new(name, argv) })
     }

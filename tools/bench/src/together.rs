@@ -9,7 +9,9 @@
 //! all others of the same work.
 
 use crate::args::Cases;
-use crate::commands::{ACTIVE_GOMP, Program, Ready, SPINNING_RANKS, metbench, openmp, spmd};
+use crate::commands::{
+    ACTIVE_GOMP, KERNEL, Program, Ready, SPINNING_RANKS, metbench, openmp, spmd,
+};
 use crate::measure::{Running, neighbour_cpu_s, result_in};
 use crate::measured::Measured;
 use crate::mpi::MpiArg;
@@ -29,7 +31,6 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// How often it is looked whether a program has ended.
 const LOOK: Duration = Duration::from_millis(2);
 /// Names of the arms.
-const KERNEL: &str = "kernel";
 const EACH: &str = "evenly, each";
 const TOGETHER: &str = "evenly, together";
 /// How much longer the work is together than in the other arms, where these collapse.

@@ -6,7 +6,7 @@
 mod decoded;
 mod turns;
 
-use crate::wait::{Wait, around, way_back};
+use crate::wait::{Wait, around, around_delays, way_back};
 use decoded::{Effect, Step, decode};
 
 /// A function that is longer is not looked at.
@@ -29,7 +29,13 @@ pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
     let is_within = |i: usize| without.iter().any(|w| w.turn.contains(&(4 * i)));
     let is_delay = |&i: &usize| function[i].is_pause && !is_found(i) && !is_within(i);
     let delays: Vec<usize> = (0..function.len()).filter(is_delay).collect();
-    let with_delays = turns::around_delays(&function, &delays, &all);
+    let with_delays = if delays.is_empty() {
+        Vec::new()
+    } else {
+        let looks = |wait: &Wait| turns::looks_after_delays(steps(&function, wait));
+        let delays: Vec<usize> = delays.into_iter().map(|i| 4 * i).collect();
+        around_delays(&back(&function), &delays, &all, looks)
+    };
     all.extend(without.into_iter().chain(with_delays));
     all
 }
@@ -40,9 +46,17 @@ pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> 
         return Vec::new();
     }
     let function = decode(code);
-    let loops = turns::back(&function).map(turns::wait).collect();
-    let steps = |wait: &Wait| &function[wait.turn.start / 4..wait.turn.end / 4];
-    around(loops, places, known, |wait| turns::may_wait(steps(wait)))
+    around(back(&function), places, known, |wait| turns::may_wait(steps(&function, wait)))
+}
+
+/// The loops of a function that go back.
+fn back(function: &[Step]) -> Vec<Wait> {
+    turns::back(function).map(turns::wait).collect()
+}
+
+/// The instructions of a loop.
+fn steps<'a>(function: &'a [Step], wait: &Wait) -> &'a [Step] {
+    &function[wait.turn.start / 4..wait.turn.end / 4]
 }
 
 /// The shortest way from this instruction back to it, if it looks at something that another thread can change.

@@ -70,29 +70,14 @@ fn looks_further(steps: &[Step]) -> bool {
     }
 }
 
-/// The loops around pauses at these places that look once after many of them, as on x86-64 (`crate::x86::delays`).
-pub(super) fn around_delays(function: &[Step], delays: &[usize], known: &[Wait]) -> Vec<Wait> {
+/// Whether a turn looks once after many pauses, as on x86-64 (`crate::x86::delays`).
+pub(super) fn looks_after_delays(turn: &[Step]) -> bool {
     // One that reads the clock may measure.
     let leaves_nothing =
         |s: &Step| !matches!(s.effect, Effect::Calls | Effect::Clock | Effect::Other);
-    let is_wait = |turn: &Range<usize>| {
-        let steps = &function[turn.clone()];
-        let at = 4 * turn.start..4 * turn.end;
-        !known.iter().any(|k| at.contains(&k.at))
-            && steps.iter().all(leaves_nothing)
-            && steps.iter().any(|s| s.effect == Effect::Looks)
-            && !looks_further(steps)
-    };
-    let mut found = Vec::new();
-    for delay in delays {
-        let around = back(function).filter(|turn| turn.contains(delay) && is_wait(turn));
-        let all: Vec<Range<usize>> = around.collect();
-        let begin = all.iter().min_by_key(|turn| turn.len()).map(|turn| turn.start);
-        found.extend(all.into_iter().filter(|turn| Some(turn.start) == begin).map(wait));
-    }
-    found.sort_unstable_by_key(|wait| wait.at);
-    found.dedup();
-    found
+    turn.iter().all(leaves_nothing)
+        && turn.iter().any(|s| s.effect == Effect::Looks)
+        && !looks_further(turn)
 }
 
 /// Whether turns that begin here read no register that the turn before has changed. `first` is the number of the first step.

@@ -9,33 +9,17 @@ use super::decoded::{is_own, is_read, is_written};
 use super::doubt::back;
 use super::turns::{is_clock, may_store};
 use super::{Function, looks};
-use crate::wait::Wait;
+use crate::wait::{Wait, around_delays};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Register};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The loops around delays at these places of a function, but those around waits that are `known`. Where several jumps go back
-/// to the same place, they are all of one.
+/// The loops around delays at these places of a function, but those around waits that are `known`.
 pub(super) fn around(function: &Function, delays: &[usize], known: &[Wait]) -> Vec<Wait> {
     let all = &function.instructions;
     let mut factory = InstructionInfoFactory::new();
-    let is_known = |wait: &Wait| known.iter().any(|k| wait.turn.contains(&k.at));
-    let loops: Vec<Wait> =
-        all.iter().filter_map(|x| back(x, all)).filter(|w| !is_known(w)).collect();
-    let mut found: Vec<Wait> = Vec::new();
-    for &delay in delays {
-        let around = loops.iter().filter(|wait| wait.turn.contains(&delay));
-        let waits = around.filter(|wait| waits(function, &wait.turn, &mut factory));
-        let waits: Vec<&Wait> = waits.collect();
-        let Some(begin) = waits.iter().min_by_key(|w| w.turn.len()).map(|w| w.turn.start) else {
-            continue;
-        };
-        let of_it = waits.into_iter().filter(|w| w.turn.start == begin);
-        found.extend(of_it.cloned());
-    }
-    found.sort_unstable_by_key(|wait| wait.at);
-    found.dedup();
-    found
+    let loops: Vec<Wait> = all.iter().filter_map(|x| back(x, all)).collect();
+    around_delays(&loops, delays, known, |wait| waits(function, &wait.turn, &mut factory))
 }
 
 /// Whether a turn looks at what others can change, always at the same place, and does nothing but that and to try.
