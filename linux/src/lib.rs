@@ -25,6 +25,7 @@ mod run;
 mod sys;
 mod undo;
 
+pub(crate) use apply::beats;
 pub use apply::{breakpoints, machine, share};
 pub(crate) use read::program_cpus;
 pub use read::{

@@ -34,6 +34,8 @@ pub enum Action {
     Unweigh { process: Pid, thread: ThreadId },
     /// Memory of a process begins to move between two NUMA nodes, by their numbers on the system.
     MoveMemory { process: Pid, from: u32, to: u32 },
+    /// From now on the scheduler looks often who is to run on these CPUs, and on no others.
+    Beat { cpus: CpuSet },
 }
 
 /// What an action has led to, where it did not fail as a whole.
@@ -69,6 +71,7 @@ pub fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<Outcome, A
                 return refused("this memory cannot be moved");
             }
         }
+        Action::Beat { cpus } => machine.beat(cpus),
     }
     Ok(Outcome::Done)
 }

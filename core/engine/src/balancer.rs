@@ -25,6 +25,7 @@ use crate::membership::{Leaving, Membership};
 use crate::memory::Memory;
 use crate::notes::Notes;
 use crate::observe::{self, Observation};
+use crate::others::Others;
 use crate::pauses::{Change, Pauses};
 use crate::placement::Placement;
 use crate::surroundings::Surroundings;
@@ -83,6 +84,11 @@ pub struct Balancer {
     pub(crate) membership: Membership,
     observation: Observation,
     pub(crate) surroundings: Surroundings,
+    others: Others,
+    /// Threads are held so that they and those of others divide evenly among the CPUs.
+    beside: bool,
+    /// Where the scheduler is to look often who runs.
+    beats: CpuSet,
     pub(crate) placement: Placement,
     pub(crate) pauses: Pauses,
     pub(crate) weights: Weights,
@@ -114,6 +120,9 @@ impl Balancer {
             membership: Membership::default(),
             observation: Observation::default(),
             surroundings: Surroundings::default(),
+            others: Others::default(),
+            beside: false,
+            beats: CpuSet::default(),
             placement: Placement::new(now),
             pauses: Pauses::new(options.guard, now),
             weights: Weights::default(),
@@ -181,6 +190,7 @@ impl Balancer {
 
         // Decide.
         let paused = self.pause(now, (elapsed, period), observers);
+        self.beat(paused);
         let asking = self.decide(machine, paused, observers);
         let decided = machine.now();
 
@@ -291,6 +301,40 @@ impl Balancer {
         {
             self.placement.placed = false;
         }
+        self.look_for_others(machine, now);
+    }
+
+    /// Looks where programs without evenly compute, and whether threads are to be held because of them.
+    fn look_for_others(&mut self, machine: &mut dyn Sensors, now: Nanos) {
+        let (n, cpus) = (self.membership.threads.len(), &self.snapshot.cpus);
+        let m = cpus.len();
+        let applies = self.mechanism() == Mechanism::Nudge
+            && (2..=n).contains(&m)
+            && !self.surroundings.has_neighbours();
+        if applies {
+            self.others.look(machine, cpus, &self.membership.threads, now);
+        }
+        let on = self.others.on();
+        let beside = applies && !on.is_empty() && (n + on.len()).is_multiple_of(m);
+        if self.surroundings.make_way(beside.then_some(on), &mut self.snapshot) && beside {
+            self.placement.placed = false;
+        }
+        if std::mem::replace(&mut self.beside, beside) != beside {
+            self.pauses.guard.begins_anew(now);
+        }
+    }
+
+    /// Where threads give their CPUs up to others, and want them back, more often than the clock of the scheduler ticks, it
+    /// is to look more often.
+    fn beat(&mut self, paused: bool) {
+        let p = &self.placement;
+        let is_needed = self.beside && p.pinning && p.gives_up_often && !paused;
+        let on = if is_needed { self.others.on() } else { &[] };
+        let beats: CpuSet = on.iter().copied().collect();
+        if beats != self.beats {
+            self.actions.push(Action::Beat { cpus: beats.clone() });
+            self.beats = beats;
+        }
     }
 
     /// Reads the threads and books what they did. Those that have ended, or no longer compute, leave.
@@ -367,7 +411,7 @@ impl Balancer {
     fn pin_or_release(&mut self) {
         let mechanism = self.mechanism();
         let (threads, snapshot) = (&mut self.membership.threads, &mut self.snapshot);
-        if self.placement.pin_or_release(mechanism, threads, snapshot) {
+        if self.placement.pin_or_release((mechanism, self.beside), threads, snapshot) {
             self.confine_all(|t| t.place.movable);
         }
         self.snapshot.held = self.placement.pinning;
@@ -572,6 +616,8 @@ impl Balancer {
         weights::take_back(&mut self.membership.threads, &mut self.actions);
         let threads = self.membership.threads.iter();
         self.actions.extend(threads.map(|t| Action::Restore { thread: t.meta.id }));
+        self.beside = false;
+        self.beat(true);
         self.actuate(machine);
         self.hold(false);
     }

@@ -267,6 +267,15 @@ impl Guard {
         }
     }
 
+    /// Balancing is done in another way from now on: what was seen so far says nothing of it.
+    pub(crate) fn begins_anew(&mut self, now: Nanos) {
+        self.disturbed(now);
+        self.recent = RunningMean::default();
+        if self.state == GuardState::Balancing {
+            self.so_far = Some(Stretch::from(now));
+        }
+    }
+
     /// What was found of a program that is no longer the same does not hold for long.
     fn end_rest_soon(&mut self) {
         if let GuardState::Resting { since, until } = &mut self.state {

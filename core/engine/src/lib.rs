@@ -22,6 +22,7 @@ mod membership;
 mod memory;
 mod notes;
 mod observe;
+mod others;
 mod pauses;
 mod period;
 mod phases;

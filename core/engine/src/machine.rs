@@ -342,6 +342,9 @@ pub trait Actuator {
     /// ended nothing is left behind.
     fn unweigh(&mut self, _process: Pid, _thread: ThreadId) {}
 
+    /// From now on the scheduler looks often who is to run on these CPUs, and on no others any more.
+    fn beat(&mut self, _cpus: &CpuSet) {}
+
     /// Memory of a process is to go from one NUMA node to another, by their numbers on the system.
     /// It goes piece by piece, with [`Actuator::go_on_moving`]. False where there is no such thing.
     fn move_memory(&mut self, _pid: Pid, _from: u32, _to: u32) -> bool {

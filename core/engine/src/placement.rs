@@ -6,6 +6,10 @@
 //! not progress. So as long as every thread computes (or spins) without a break, moved threads are held; as
 //! soon as one blocks or yields all are released.
 //!
+//! Beside others they are held as well where threads and those of others divide evenly among the CPUs
+//! ([`crate::others`]). The kernel divides CPUs by how long a thread wants one, and one that blocks for a moment wants less
+//! than one that computes: three threads that meet often, and one of others on two CPUs, are put on one of them.
+//!
 //! Invariant: threads are pinned only where each CPU that one of them may use has one (promise P2).
 
 use crate::account::Window;
@@ -31,6 +35,8 @@ pub(crate) struct Placement {
     pub(crate) open: bool,
     /// Threads stay pinned to where they are put.
     pub(crate) pinning: bool,
+    /// A thread gives up its CPU so often that the clock of the scheduler is too slow for it.
+    pub(crate) gives_up_often: bool,
     cover: Cover,
     pub(crate) gave_up_at: Nanos,
     window_began: Nanos,
@@ -42,25 +48,26 @@ impl Placement {
             placed: false,
             open: false,
             pinning: false,
+            gives_up_often: false,
             cover: Cover::default(),
             gave_up_at: now,
             window_began: now,
         }
     }
 
-    /// Whether threads are to be pinned, or free, where that has become right. Returns whether those that are
-    /// pinned are to be released.
+    /// Whether threads are to be pinned, or free, where that has become right: `divides` if they and those of others divide
+    /// evenly. Returns whether those that are pinned are to be released.
     pub(crate) fn pin_or_release(
         &mut self,
-        mechanism: Mechanism,
+        (mechanism, divides): (Mechanism, bool),
         threads: &mut [ManagedThread],
         snapshot: &mut Snapshot,
     ) -> bool {
-        let judge_steadiness = self.judge_steadiness(threads, snapshot.now);
+        let is_steady = self.judge_steadiness(threads, snapshot.now);
         let hold = match mechanism {
             Mechanism::Nothing => return false,
             Mechanism::Pin => true,
-            Mechanism::Nudge => judge_steadiness,
+            Mechanism::Nudge => is_steady || divides,
         };
         let pin = hold && !self.open && self.cover.is_possible(snapshot);
         let was_pinned = std::mem::replace(&mut self.pinning, pin);
@@ -105,7 +112,8 @@ impl Placement {
             slices = slices.max(given as f64 / own * 1e9);
         }
         self.window_began = now;
-        if blocked > GIVE_UP_BLOCKED * length || slices > GIVE_UP_SLICES_PER_S {
+        self.gives_up_often = slices > GIVE_UP_SLICES_PER_S;
+        if blocked > GIVE_UP_BLOCKED * length || self.gives_up_often {
             self.gave_up_at = now;
         }
         self.is_steady(now)
@@ -216,7 +224,7 @@ mod tests {
         let each = seconds.iter().map(|&(ran_ms, slices)| {
             run(&mut members.threads, ran_ms, slices);
             s.now += S;
-            let released = p.pin_or_release(mechanism, &mut members.threads, &mut s);
+            let released = p.pin_or_release((mechanism, false), &mut members.threads, &mut s);
             (p.pinning, released)
         });
         each.collect()
@@ -236,6 +244,24 @@ mod tests {
         assert_eq!(hold(Mechanism::Nothing, &[0, 1], &[(1_000, 1)]), [(false, false)]);
     }
 
+    /// Would catch: threads that block, and are left to the kernel with a program that has a CPU for itself then.
+    #[test]
+    fn threads_that_divide_evenly_with_those_of_others_are_held_though_they_block() {
+        let (mut members, mut s) = threads(&[0, 0, 1], 2);
+        let mut p = Placement::new(Nanos::ZERO);
+        let mut after = |divides, slices| {
+            run(&mut members.threads, 400, slices);
+            s.now += S;
+            let how = (Mechanism::Nudge, divides);
+            let released = p.pin_or_release(how, &mut members.threads, &mut s);
+            (p.pinning, released, p.gives_up_often)
+        };
+        assert_eq!(after(false, 100), (false, false, false));
+        assert_eq!(after(true, 5_000), (true, false, true));
+        assert_eq!(after(true, 100), (true, false, false));
+        assert_eq!(after(false, 100), (false, true, false));
+    }
+
     #[test]
     fn fewer_threads_than_cpus_are_not_pinned() {
         assert_eq!(hold(Mechanism::Pin, &[0], &[(1_000, 10)]), [(false, false)]);
@@ -246,10 +272,12 @@ mod tests {
         let (mut members, mut s) = threads(&[0, 1], 2);
         let mut p = Placement::new(Nanos::ZERO);
         (p.placed, s.point, s.now) = (true, 7, S);
-        assert!(!p.pin_or_release(Mechanism::Pin, &mut members.threads, &mut s));
+        assert!(!p.pin_or_release((Mechanism::Pin, false), &mut members.threads, &mut s));
         assert_eq!((p.placed, s.point), (false, 0));
         // An open domain releases them.
         p.open = true;
-        assert!(p.pin_or_release(Mechanism::Pin, &mut members.threads, &mut s) && !p.pinning);
+        assert!(
+            p.pin_or_release((Mechanism::Pin, false), &mut members.threads, &mut s) && !p.pinning
+        );
     }
 }

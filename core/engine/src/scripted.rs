@@ -27,6 +27,10 @@ pub(crate) struct Scripted {
     /// What it becomes once it has been asked for: who asked knows only what it was.
     pub(crate) then: Option<CpuSet>,
     pub(crate) now: Nanos,
+    /// For how long each CPU has been idle.
+    pub(crate) idle: Vec<Nanos>,
+    /// For which part of the time each thread runs, and waits for a CPU.
+    pub(crate) spends: [f64; 2],
 }
 
 impl Scripted {
@@ -70,6 +74,10 @@ impl Actuator for Scripted {
         wanted.iter().map(give).collect()
     }
 
+    fn beat(&mut self, cpus: &CpuSet) {
+        self.calls.push(format!("beats on {cpus}"));
+    }
+
     fn unweigh(&mut self, _: Pid, thread: ThreadId) {
         let _ = self.ask(thread, String::from("unweighed"));
     }
@@ -86,11 +94,17 @@ impl Reader for Scripted {
 
     fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
         out.clear();
-        out.extend(ids.iter().map(|_| Reading::Times(Times::default())));
+        let [ran, waited] = self.spends.map(|part| self.now.scale(part));
+        let times = Times { ran, waited, ..Times::default() };
+        out.extend(ids.iter().map(|_| Reading::Times(times)));
     }
 
     fn locate(&mut self, _: ThreadId) -> Option<Located> {
         None
+    }
+
+    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        cpus.iter().filter_map(|c| self.idle.get(c.0 as usize).copied()).collect()
     }
 
     fn resolution(&self) -> Nanos {

@@ -16,6 +16,8 @@ pub(crate) struct Surroundings {
     looked_at_cpus: Option<Nanos>,
     looked_at_neighbours: Option<Nanos>,
     neighbours_known: Vec<Pid>,
+    /// How many threads balancers that were there first place on each CPU; nothing where there is none.
+    taken: Vec<u32>,
 }
 
 impl Surroundings {
@@ -94,11 +96,27 @@ impl Surroundings {
         if taken.iter().all(|&k| k == 0) {
             taken.clear();
         }
-        if taken == snapshot.taken {
+        if taken == self.taken {
             return false;
         }
-        snapshot.taken = taken;
+        snapshot.taken.clone_from(&taken);
+        self.taken = taken;
         true
+    }
+
+    /// Where threads and those of others, on these CPUs, are to divide evenly, the surplus makes way for those; else for
+    /// other balancers. Whether that has changed.
+    pub(crate) fn make_way(&self, others: Option<&[CpuId]>, snapshot: &mut Snapshot) -> bool {
+        let taken = match others {
+            Some(on) => snapshot.cpus.iter().map(|c| u32::from(on.contains(&c.id))).collect(),
+            None => self.taken.clone(),
+        };
+        std::mem::replace(&mut snapshot.taken, taken) != snapshot.taken
+    }
+
+    /// Whether others balance on the same CPUs.
+    pub(crate) fn has_neighbours(&self) -> bool {
+        !self.neighbours_known.is_empty()
     }
 }
 
@@ -179,5 +197,36 @@ mod tests {
     #[test]
     fn a_cpu_that_went_at_the_last_point_keeps_no_mask_from_being_given_back() {
         all_masks_are_given_back(Some(cpus("0")));
+    }
+
+    /// Threads that may use both CPUs and block now and then, under `hybrid`, beside one of others that has half of CPU 0, for
+    /// three seconds; what was asked for.
+    fn beside_one(threads: usize) -> Vec<String> {
+        let idle = vec![Nanos::ZERO; 2];
+        let runs = 0.9 / threads as f64;
+        let mut machine = Scripted { idle, spends: [runs, 0.3], ..Scripted::default() };
+        let mut b = balancer("hybrid");
+        (0..threads).for_each(|tid| join(&mut b, &mut machine, tid, "0-1"));
+        for _ in 0..300 {
+            machine.idle[1] += PERIOD.scale(0.6);
+            machine.now += PERIOD;
+            b.point(&mut machine, PERIOD, &mut []);
+        }
+        machine.calls
+    }
+
+    /// Would catch: two threads that share a CPU with one of others, while a third has the other CPU for itself.
+    #[test]
+    fn threads_that_divide_evenly_with_those_of_others_are_held_apart_from_them() {
+        let last = |calls: &[String], tid: usize| {
+            calls.iter().rfind(|c| c.starts_with(&format!("{tid} "))).cloned().unwrap_or_default()
+        };
+        let calls = beside_one(3);
+        let at: Vec<String> = (0..3).map(|tid| last(&calls, tid)[2..].to_owned()).collect();
+        let on = |cpu: &str| at.iter().filter(|at| *at == cpu).count();
+        assert_eq!((on("on 0"), on("on 1")), (1, 2), "{calls:?}");
+        // With four they do not, and are left to the kernel.
+        let calls = beside_one(4);
+        assert!((0..4).all(|tid| last(&calls, tid).ends_with("0-1")), "{calls:?}");
     }
 }

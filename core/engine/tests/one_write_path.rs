@@ -4,8 +4,17 @@
 use std::path::{Path, PathBuf};
 
 /// All that an `Actuator` has.
-const WRITES: [&str; 8] =
-    ["place", "confine", "restore", "release", "weigh", "unweigh", "move_memory", "go_on_moving"];
+const WRITES: [&str; 9] = [
+    "place",
+    "confine",
+    "restore",
+    "release",
+    "weigh",
+    "unweigh",
+    "beat",
+    "move_memory",
+    "go_on_moving",
+];
 
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());

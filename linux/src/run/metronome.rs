@@ -6,19 +6,15 @@
 //! Invariant: there are no beats but while samples show that threads spin, crowd their CPUs, and compute more with than
 //! without ([`Tempo`]).
 
-use crate::affinity::set;
-use crate::clock::{now, thread_cpu_time, thread_cpu_time_of};
+use crate::beats::Beats;
+use crate::clock::{now, thread_cpu_time};
 use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::proc::Proc;
 use crate::samples::{MOST, PERIOD, cpus};
 use crate::spinning::{Places, Spinning};
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
+use evenly_model::{CpuSet, Nanos, Pid};
 use evenly_spins::{Seen, Tempo, Wish};
-use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// How often processes are looked for that the program has started.
 const FIND: Nanos = Nanos::from_millis(1_000);
@@ -174,67 +170,5 @@ impl Metronome {
             self.time += time;
             self.cpu += cpu;
         }
-    }
-}
-
-/// Threads that wake up, each on its CPU.
-struct Beats {
-    since: Nanos,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    /// The time from one beat to the next, in nanoseconds; 0 where there is none any more.
-    every: AtomicU64,
-    threads: Mutex<Vec<Tid>>,
-}
-
-impl Beats {
-    fn start(cpus: &CpuSet, beat: Nanos) -> Self {
-        let shared = Arc::new(Shared { every: AtomicU64::new(beat.0), threads: Mutex::default() });
-        for cpu in cpus.iter() {
-            let shared = shared.clone();
-            let thread = std::thread::Builder::new().name("metronome".into());
-            // Where there can be no thread there are no beats: that shows in what comes of it. None is waited for: it may
-            // never run again, if a real-time thread keeps its CPU.
-            drop(thread.spawn(move || make_beats(cpu, &shared)));
-        }
-        Self { since: now(), shared }
-    }
-
-    fn change(&self, beat: Nanos) {
-        self.shared.every.store(beat.0, Ordering::Relaxed);
-    }
-
-    /// For how long there were beats, and their CPU time.
-    fn end(self) -> (Nanos, Nanos) {
-        let threads = self.shared.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let cpu = threads.iter().filter_map(|&tid| thread_cpu_time_of(tid));
-        (now() - self.since, cpu.fold(Nanos::ZERO, |all, cpu| all + cpu))
-    }
-}
-
-impl Drop for Beats {
-    fn drop(&mut self) {
-        self.change(Nanos::ZERO);
-    }
-}
-
-/// Wakes up on this CPU until it is to end.
-fn make_beats(cpu: CpuId, shared: &Shared) {
-    // Elsewhere it would wake up for nothing.
-    if set(Tid(0), &CpuSet::single(cpu)).is_err() {
-        return;
-    }
-    // Without, the kernel puts beats off by 0.05 ms.
-    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let own = Tid(rustix::thread::gettid().as_raw_nonzero().get());
-    shared.threads.lock().unwrap_or_else(PoisonError::into_inner).push(own);
-    loop {
-        let beat = shared.every.load(Ordering::Relaxed);
-        if beat == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_nanos(beat));
     }
 }

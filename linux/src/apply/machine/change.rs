@@ -7,11 +7,15 @@
 use super::LinuxMachine;
 use super::registration::whole_mask;
 use crate::affinity;
+use crate::beats::Beats;
 use crate::clock::now;
 use crate::proc::status_number;
 use crate::share::ShareError;
 use evenly_engine::{Actuator, ApplyError, MemoryMoved, Wanted};
-use evenly_model::{CpuId, CpuSet, Pid, ThreadId};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
+
+/// The time from one beat to the next: threads that meet every 0.2 ms gain most by it, and a CPU loses 1 to 2 %.
+const BEAT: Nanos = Nanos::from_micros(200);
 
 impl LinuxMachine {
     /// Whether the mask that the thread has now is explained by what we know. That the thread is
@@ -224,6 +228,10 @@ impl Actuator for LinuxMachine {
             self.unregister(id);
         }
         free
+    }
+
+    fn beat(&mut self, cpus: &CpuSet) {
+        self.beats = (!cpus.is_empty()).then(|| Beats::start(cpus, BEAT));
     }
 
     fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {

@@ -42,6 +42,7 @@ pub(crate) mod tests;
 pub use self::masks::Masks;
 
 use self::managed::Managed;
+use crate::beats::Beats;
 use crate::clock::now;
 use crate::counters::Counters;
 use crate::journal::{Process, others};
@@ -80,6 +81,8 @@ pub struct LinuxMachine {
     /// What gives threads parts of CPUs, where they may be given any.
     shares: Option<Shares>,
     mover: Mover,
+    /// Where the scheduler looks often who is to run.
+    beats: Option<Beats>,
 }
 
 impl LinuxMachine {
@@ -99,6 +102,7 @@ impl LinuxMachine {
             looks_again: Nanos::ZERO,
             shares: None,
             mover: Mover::default(),
+            beats: None,
         }
     }
 

@@ -1,0 +1,158 @@
+//! Which CPUs of a domain programs without evenly compute on.
+//!
+//! What a CPU did, less what threads of the program had there, is what others had. A thread that may roam counts where it
+//! was seen at each point.
+//!
+//! Invariant: who is there has been there for two windows in succession, and so has who is gone.
+
+use crate::Sensors;
+use crate::managed::ManagedThread;
+use evenly_model::{CpuId, CpuView, Nanos};
+
+/// For how long it is counted, and how many times as long as to read it takes.
+const WINDOW: Nanos = Nanos::from_millis(500);
+const TIMES_READING: u64 = 1_000;
+/// Others compute where they have this part of a CPU, all together; evenly itself has less.
+const PART: f64 = 0.4;
+/// A thread that waits for its CPU for this part of its time shares it.
+const SHARES: f64 = 0.05;
+
+/// What is known of them.
+#[derive(Debug, Default)]
+pub(crate) struct Others {
+    window: Nanos,
+    since: Nanos,
+    /// For how long each CPU had been idle when the window began; empty where that is not known.
+    idle: Vec<Nanos>,
+    /// What the program's threads had on each CPU since then, and for how long one of them waited for one.
+    own: Vec<Nanos>,
+    waited: Nanos,
+    /// Where one of others computed in the last window, and in two in succession.
+    seen: Vec<CpuId>,
+    on: Vec<CpuId>,
+}
+
+impl Others {
+    /// The CPUs on which a thread of others computes, at most one on each.
+    pub(crate) fn on(&self) -> &[CpuId] {
+        &self.on
+    }
+
+    /// A point, after threads had run where they are now.
+    pub(crate) fn look(
+        &mut self,
+        machine: &mut dyn Sensors,
+        cpus: &[CpuView],
+        threads: &[ManagedThread],
+        now: Nanos,
+    ) {
+        if self.own.len() != cpus.len() {
+            *self = Self { own: vec![Nanos::ZERO; cpus.len()], since: now, ..Self::default() };
+        }
+        for t in threads {
+            let spent = &t.account.period;
+            self.waited += spent.waited;
+            let here = t.place.cpu.and_then(|cpu| cpus.iter().position(|c| c.id == cpu));
+            if let Some(own) = here.and_then(|c| self.own.get_mut(c)) {
+                *own += spent.ran;
+            }
+        }
+        let elapsed = now - self.since;
+        if elapsed < self.window.max(WINDOW) {
+            return;
+        }
+        // While all have a CPU when they want one nobody is in their way.
+        let shared = self.waited > elapsed.scale(SHARES);
+        let idle = if shared { read(machine, cpus, &mut self.window) } else { Vec::new() };
+        let seen = if idle.len() == cpus.len() && self.idle.len() == cpus.len() {
+            self.who(cpus, &idle, elapsed)
+        } else {
+            Vec::new()
+        };
+        if seen == self.seen {
+            self.on.clone_from(&seen);
+        }
+        (self.since, self.idle, self.seen, self.waited) = (now, idle, seen, Nanos::ZERO);
+        self.own.fill(Nanos::ZERO);
+    }
+
+    /// As many as had a CPU each, on those CPUs on which they had most.
+    fn who(&self, cpus: &[CpuView], idle: &[Nanos], elapsed: Nanos) -> Vec<CpuId> {
+        let part = |c: usize| {
+            let busy = elapsed - (idle[c] - self.idle[c]);
+            (busy - self.own[c]).0 as f64 / elapsed.0 as f64
+        };
+        let mut parts: Vec<(f64, CpuId)> = (0..cpus.len()).map(|c| (part(c), cpus[c].id)).collect();
+        let all: f64 = parts.iter().map(|(part, _)| part).sum();
+        let threads = if all >= PART { all.round().max(1.0) as usize } else { 0 };
+        parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut on: Vec<CpuId> = parts.iter().take(threads).map(|(_, cpu)| *cpu).collect();
+        on.sort_unstable();
+        on
+    }
+}
+
+/// Reads for how long each CPU was idle; sets how long the next window is.
+fn read(machine: &mut dyn Sensors, cpus: &[CpuView], window: &mut Nanos) -> Vec<Nanos> {
+    let ids: Vec<CpuId> = cpus.iter().map(|c| c.id).collect();
+    let before = machine.now();
+    let idle = machine.idle(&ids);
+    *window = Nanos((machine.now() - before).0.saturating_mul(TIMES_READING));
+    idle
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, threads};
+
+    /// What is seen after each of these windows, in which others had so many hundredths of each CPU, and threads of the
+    /// program, two on CPU 0 and one on CPU 1, the rest; each of them waits for so many hundredths.
+    fn seen(windows: &[([u64; 2], u64)]) -> Vec<Vec<u32>> {
+        let (mut members, snapshot) = threads(&[0, 0, 1], 2);
+        let mut machine = Scripted { idle: vec![Nanos::ZERO; 2], ..Scripted::default() };
+        let mut others = Others::default();
+        let step = Nanos::from_millis(50);
+        let mut after = |(had, waits): ([u64; 2], u64)| {
+            for _ in 0..10 {
+                machine.now += step;
+                for (i, t) in members.threads.iter_mut().enumerate() {
+                    let had = had[usize::from(i == 2)] as f64 / 100.0;
+                    // A tenth of each CPU is idle.
+                    let ran = step.scale((0.9 - had) / if i == 2 { 1.0 } else { 2.0 });
+                    t.account.period.ran = ran;
+                    t.account.period.waited = step.scale(waits as f64 / 100.0);
+                }
+                machine.idle.iter_mut().for_each(|idle| *idle += step.scale(0.1));
+                let now = machine.now;
+                others.look(&mut machine, &snapshot.cpus, &members.threads, now);
+            }
+            others.on().iter().map(|c| c.0).collect()
+        };
+        windows.iter().map(|&window| after(window)).collect()
+    }
+
+    /// Would catch: threads that are held because of a moment, or let go for one; a program of others that is not seen
+    /// because it has half of a CPU; evenly itself that is taken for one.
+    #[test]
+    fn who_computes_for_two_windows_is_there() {
+        let hog = ([0, 50], 20);
+        let none = ([3, 4], 20);
+        // A window is judged in the next one.
+        let at = seen(&[none, none, hog, hog, none, hog, hog, none, none, none]);
+        let wanted: Vec<Vec<u32>> =
+            (0..10).map(|i| if (4..9).contains(&i) { vec![1] } else { vec![] }).collect();
+        assert_eq!(at, wanted);
+        // As many as had a CPU each, where they had most.
+        let both = [([85, 89], 20), ([89, 85], 20), none];
+        assert_eq!(seen(&[none, both[0], both[1], none])[3], [0, 1]);
+        assert_eq!(seen(&[none, ([60, 20], 20), ([60, 20], 20), none])[3], [0]);
+    }
+
+    /// Would catch: files that are read although nobody is in the way.
+    #[test]
+    fn who_shares_no_cpu_looks_for_nobody() {
+        let alone = ([0, 50], 0);
+        assert_eq!(seen(&[alone, alone, alone, alone]), vec![Vec::<u32>::new(); 4]);
+    }
+}
