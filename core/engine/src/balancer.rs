@@ -312,10 +312,12 @@ impl Balancer {
             && (2..=n).contains(&m)
             && !self.surroundings.has_neighbours();
         if applies {
-            self.others.look(machine, cpus, &self.membership.threads, now);
+            let threads = (&self.membership.threads[..], self.placement.pinning);
+            self.others.look(machine, cpus, threads, now);
         }
         let on = self.others.on();
-        let beside = applies && !on.is_empty() && (n + on.len()).is_multiple_of(m);
+        let may_hold = applies && self.others.may_share_cpus();
+        let beside = may_hold && !on.is_empty() && (n + on.len()).is_multiple_of(m);
         if self.surroundings.make_way(beside.then_some(on), &mut self.snapshot) && beside {
             self.placement.placed = false;
         }
@@ -328,7 +330,7 @@ impl Balancer {
     /// is to look more often.
     fn beat(&mut self, paused: bool) {
         let p = &self.placement;
-        let is_needed = self.beside && p.pinning && p.gives_up_often && !paused;
+        let is_needed = self.beside && p.pinning && p.gives_up_often() && !paused;
         let on = if is_needed { self.others.on() } else { &[] };
         let beats: CpuSet = on.iter().copied().collect();
         if beats != self.beats {

@@ -10,12 +10,17 @@ use crate::managed::ManagedThread;
 use evenly_model::{CpuId, CpuView, Nanos};
 
 /// For how long it is counted, and how many times as long as to read it takes.
-const WINDOW: Nanos = Nanos::from_millis(500);
+const WINDOW: Nanos = Nanos::from_millis(250);
 const TIMES_READING: u64 = 1_000;
 /// Others compute where they have this part of a CPU, all together; evenly itself has less.
 const PART: f64 = 0.4;
 /// A thread that waits for its CPU for this part of its time shares it.
 const SHARES: f64 = 0.05;
+/// Threads give up their CPUs that are blocked for this part of their time.
+const GIVES_UP: f64 = 0.01;
+/// How many times a second a thread is given a CPU at most, on average, that can share one with others: in phases of less than about
+/// 0.1 ms a CPU that changes hands comes back too late.
+const MOST_SLICES_PER_S: f64 = 5_000.0;
 
 /// What is known of them.
 #[derive(Debug, Default)]
@@ -27,6 +32,14 @@ pub(crate) struct Others {
     /// What the program's threads had on each CPU since then, and for how long one of them waited for one.
     own: Vec<Nanos>,
     waited: Nanos,
+    blocked: Nanos,
+    /// How many threads there were, and how often they had been given a CPU, all together.
+    slices: (usize, u64),
+    /// Threads have been pinned since then.
+    pinned: bool,
+    /// How often a thread was given a CPU, of the last two windows in which threads were not pinned; None where they did not
+    /// give theirs up. Who spins, and hands over, does that later than it begins, and more often when it is pinned.
+    given_per_s: [Option<f64>; 2],
     /// Where one of others computed in the last window, and in two in succession.
     seen: Vec<CpuId>,
     on: Vec<CpuId>,
@@ -38,20 +51,29 @@ impl Others {
         &self.on
     }
 
-    /// A point, after threads had run where they are now.
+    /// Whether threads give up their CPUs, and not so often that they are better off without others.
+    pub(crate) fn may_share_cpus(&self) -> bool {
+        self.given_per_s.iter().all(|given| given.is_some_and(|per_s| per_s < MOST_SLICES_PER_S))
+    }
+
+    /// A point, after threads had run where they are now, and whether they are pinned there.
     pub(crate) fn look(
         &mut self,
         machine: &mut dyn Sensors,
         cpus: &[CpuView],
-        threads: &[ManagedThread],
+        (threads, pinned): (&[ManagedThread], bool),
         now: Nanos,
     ) {
-        if self.own.len() != cpus.len() {
-            *self = Self { own: vec![Nanos::ZERO; cpus.len()], since: now, ..Self::default() };
+        let slices = (threads.len(), threads.iter().map(|t| t.account.last.slices).sum());
+        if self.own.len() != cpus.len() || self.slices.0 != threads.len() {
+            let own = vec![Nanos::ZERO; cpus.len()];
+            *self = Self { own, since: now, slices, ..Self::default() };
         }
+        self.pinned |= pinned;
         for t in threads {
             let spent = &t.account.period;
             self.waited += spent.waited;
+            self.blocked += spent.blocked;
             let here = t.place.cpu.and_then(|cpu| cpus.iter().position(|c| c.id == cpu));
             if let Some(own) = here.and_then(|c| self.own.get_mut(c)) {
                 *own += spent.ran;
@@ -61,6 +83,13 @@ impl Others {
         if elapsed < self.window.max(WINDOW) {
             return;
         }
+        if !std::mem::replace(&mut self.pinned, pinned) {
+            let time = elapsed.as_secs_f64() * threads.len() as f64;
+            let given = slices.1.saturating_sub(self.slices.1) as f64 / time;
+            let gives_up = self.blocked.as_secs_f64() > GIVES_UP * time;
+            self.given_per_s = [self.given_per_s[1], gives_up.then_some(given)];
+        }
+        (self.slices, self.blocked) = (slices, Nanos::ZERO);
         // While all have a CPU when they want one nobody is in their way.
         let shared = self.waited > elapsed.scale(SHARES);
         let idle = if shared { read(machine, cpus, &mut self.window) } else { Vec::new() };
@@ -112,7 +141,7 @@ mod tests {
         let (mut members, snapshot) = threads(&[0, 0, 1], 2);
         let mut machine = Scripted { idle: vec![Nanos::ZERO; 2], ..Scripted::default() };
         let mut others = Others::default();
-        let step = Nanos::from_millis(50);
+        let step = Nanos::from_millis(25);
         let mut after = |(had, waits): ([u64; 2], u64)| {
             for _ in 0..10 {
                 machine.now += step;
@@ -125,7 +154,8 @@ mod tests {
                 }
                 machine.idle.iter_mut().for_each(|idle| *idle += step.scale(0.1));
                 let now = machine.now;
-                others.look(&mut machine, &snapshot.cpus, &members.threads, now);
+                let threads = (&members.threads[..], false);
+                others.look(&mut machine, &snapshot.cpus, threads, now);
             }
             others.on().iter().map(|c| c.0).collect()
         };
@@ -154,5 +184,40 @@ mod tests {
     fn who_shares_no_cpu_looks_for_nobody() {
         let alone = ([0, 50], 0);
         assert_eq!(seen(&[alone, alone, alone, alone]), vec![Vec::<u32>::new(); 4]);
+    }
+
+    /// Windows in which three threads are blocked for such a part, and given a CPU so often a second, pinned or not; whether they may
+    /// share their CPUs after each.
+    fn may_share(windows: &[(f64, u64, bool)]) -> Vec<bool> {
+        let (mut members, snapshot) = threads(&[0, 0, 1], 2);
+        let (mut machine, mut others) = (Scripted::default(), Others::default());
+        let mut after = |&(blocked, per_s, pinned): &(f64, u64, bool)| {
+            for t in &mut members.threads {
+                t.account.last.slices += per_s / 4;
+                t.account.period.blocked = WINDOW.scale(blocked);
+            }
+            machine.now += WINDOW;
+            let now = machine.now;
+            others.look(&mut machine, &snapshot.cpus, (&members.threads, pinned), now);
+            others.may_share_cpus()
+        };
+        windows.iter().map(&mut after).collect()
+    }
+
+    /// Would catch: threads that meet every 15 us, and wait for a CPU that others have half of the time.
+    #[test]
+    fn who_meets_too_often_shares_no_cpu() {
+        let (spins, often, seldom) = ((0.0, 10, false), (0.3, 12_000, false), (0.3, 1_300, false));
+        // The first window only begins. One in which threads began to hand over says little.
+        let begins = (0.1, 4_000, false);
+        assert_eq!(may_share(&[spins, spins, begins, often, often]), [false; 5]);
+        let at = may_share(&[spins, spins, begins, seldom, often, seldom, seldom]);
+        assert_eq!(at, [false, false, false, true, false, false, true]);
+        // What is seen while they are pinned changes nothing.
+        let pinned = (0.3, 12_000, true);
+        assert_eq!(
+            may_share(&[spins, seldom, seldom, pinned, pinned]),
+            [false, false, true, true, true]
+        );
     }
 }

@@ -35,8 +35,8 @@ pub(crate) struct Placement {
     pub(crate) open: bool,
     /// Threads stay pinned to where they are put.
     pub(crate) pinning: bool,
-    /// A thread gives up its CPU so often that the clock of the scheduler is too slow for it.
-    pub(crate) gives_up_often: bool,
+    /// How many times a second the thread is given a CPU that is given one most often.
+    slices_per_s: f64,
     cover: Cover,
     pub(crate) gave_up_at: Nanos,
     window_began: Nanos,
@@ -48,7 +48,7 @@ impl Placement {
             placed: false,
             open: false,
             pinning: false,
-            gives_up_often: false,
+            slices_per_s: 0.0,
             cover: Cover::default(),
             gave_up_at: now,
             window_began: now,
@@ -112,11 +112,16 @@ impl Placement {
             slices = slices.max(given as f64 / own * 1e9);
         }
         self.window_began = now;
-        self.gives_up_often = slices > GIVE_UP_SLICES_PER_S;
-        if blocked > GIVE_UP_BLOCKED * length || self.gives_up_often {
+        self.slices_per_s = slices;
+        if blocked > GIVE_UP_BLOCKED * length || self.gives_up_often() {
             self.gave_up_at = now;
         }
         self.is_steady(now)
+    }
+
+    /// Whether a thread gives up its CPU so often that the clock of the scheduler is too slow for it.
+    pub(crate) fn gives_up_often(&self) -> bool {
+        self.slices_per_s > GIVE_UP_SLICES_PER_S
     }
 
     pub(crate) fn is_steady(&self, now: Nanos) -> bool {
@@ -254,10 +259,10 @@ mod tests {
             s.now += S;
             let how = (Mechanism::Nudge, divides);
             let released = p.pin_or_release(how, &mut members.threads, &mut s);
-            (p.pinning, released, p.gives_up_often)
+            (p.pinning, released, p.gives_up_often())
         };
         assert_eq!(after(false, 100), (false, false, false));
-        assert_eq!(after(true, 5_000), (true, false, true));
+        assert_eq!(after(true, 4_000), (true, false, true));
         assert_eq!(after(true, 100), (true, false, false));
         assert_eq!(after(false, 100), (false, true, false));
     }
