@@ -98,8 +98,8 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
     (facts.watch, facts.counting, facts.hands, facts.loops) = (watch, counting, hands, loops);
     // Where nothing could be loaded.
-    let beats =
-        (facts.hands.is_none() && may_beat(&args.balance, args.cooperate)).then(|| whole.clone());
+    let may_beat = may_beat(&args.balance, args.cooperate);
+    let beats = (facts.hands.is_none() && may_beat).then(|| whole.clone());
     let together = (args.cooperate == CooperateArg::Auto && !args.balance.policy().only_watches())
         .then(|| whole.clone());
     facts.watch_for_doctor(&args.balance, &supervisor);
@@ -115,6 +115,7 @@ pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
         wait_reports,
         openings,
         counts,
+        beats: may_beat,
     };
     let balancing = Balancing::start(said, facts, beats, &supervisor);
     if let (Ok(balancing), Some(cpus)) = (&balancing, together) {
@@ -176,7 +177,8 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
     }
     let mut facts = Facts::new(&args.balance, pid, command, notes, now());
     let cpus = args.balance.cpus.as_ref().map_or_else(|| whole.clone(), |asked| whole.and(asked));
-    let beats = may_beat(&args.balance, args.cooperate).then_some(cpus);
+    let may_beat = may_beat(&args.balance, args.cooperate);
+    let beats = may_beat.then_some(cpus);
     facts.watch_for_doctor(&args.balance, &supervisor);
     let (wait_reports, openings, counts) = (None, None, None);
     let said = Said {
@@ -189,6 +191,7 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
         wait_reports,
         openings,
         counts,
+        beats: may_beat,
     };
     let balancing = Balancing::start(said, facts, beats, &supervisor);
     // Where nothing is balanced there is nothing to wait for.
@@ -388,6 +391,8 @@ struct Said {
     openings: Option<Arc<dyn Openings>>,
     /// Reads what ranks count.
     counts: Option<RankCounts>,
+    /// Whether CPUs may change hands often.
+    beats: bool,
 }
 
 /// A balancer that runs beside the supervisor.
@@ -557,10 +562,9 @@ impl Parts {
     }
 }
 
-fn live_options(
-    Said { args, filter, whole, mapping, knowledge, parameters, wait_reports, openings, counts }: Said,
-    names: Names,
-) -> LiveOptions {
+fn live_options(said: Said, names: Names) -> LiveOptions {
+    let Said { args, filter, whole, mapping, knowledge, parameters, .. } = said;
+    let Said { wait_reports, openings, counts, beats, .. } = said;
     let policy = args.policy();
     LiveOptions {
         policy,
@@ -588,6 +592,7 @@ fn live_options(
         parameters,
         tuning: None,
         numbered_by: args.map_by.into(),
+        beats,
     }
 }
 

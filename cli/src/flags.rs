@@ -283,7 +283,7 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) progress: ProgressArg,
     /// CPU time that evenly may use, in percent of one CPU; moves within phases may take up to ten
-    /// times as much of each CPU, at most 10 %, where that is less than they gain. To have CPUs change hands from outside
+    /// times as much of each CPU, at most 10 %, where that is less than they gain. To have CPUs change hands more often
     /// (--cooperate) takes 2 to 11 % of each CPU in addition, where that is less than it gains
     #[arg(long, default_value = "1", value_name = "PERCENT", value_parser = percent)]
     pub(crate) budget: f64,

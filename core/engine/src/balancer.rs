@@ -312,7 +312,8 @@ impl Balancer {
             && (2..=n).contains(&m)
             && !self.surroundings.has_neighbours();
         if applies {
-            let threads = (&self.membership.threads[..], self.placement.pinning);
+            let pinned = self.placement.pinning && !self.pauses.paused();
+            let threads = (&self.membership.threads[..], pinned);
             self.others.look(machine, cpus, threads, now);
         }
         let on = self.others.on();

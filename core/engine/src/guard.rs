@@ -267,7 +267,7 @@ impl Guard {
         }
     }
 
-    /// Balancing is done in another way from now on: what was seen so far says nothing of it.
+    /// Balancing is done in another way from now on: what was seen so far does not say whether it is to rest.
     pub(crate) fn begins_anew(&mut self, now: Nanos) {
         self.disturbed(now);
         self.recent = RunningMean::default();

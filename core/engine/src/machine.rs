@@ -221,6 +221,12 @@ pub trait Reader {
         Vec::new()
     }
 
+    /// For how long each of these CPUs has run something so far, in order, counted from any moment: time that the host of a
+    /// virtual machine has taken is neither idle nor busy. Nothing at all where that is not known.
+    fn busy(&mut self, _cpus: &[CpuId]) -> Vec<Nanos> {
+        Vec::new()
+    }
+
     /// How coarse a reading is: the tick.
     fn resolution(&self) -> Nanos;
 }

@@ -12,6 +12,8 @@ use evenly_model::{CpuId, CpuView, Nanos};
 /// For how long it is counted, and how many times as long as to read it takes.
 const WINDOW: Nanos = Nanos::from_millis(250);
 const TIMES_READING: u64 = 1_000;
+/// A stretch that is shorter says nothing; those of the guard's pauses are longer.
+const SHORTEST: Nanos = Nanos::from_millis(100);
 /// Others compute where they have this part of a CPU, all together; evenly itself has less.
 const PART: f64 = 0.4;
 /// A thread that waits for its CPU for this part of its time shares it.
@@ -27,22 +29,44 @@ const MOST_SLICES_PER_S: f64 = 5_000.0;
 pub(crate) struct Others {
     window: Nanos,
     since: Nanos,
-    /// For how long each CPU had been idle when the window began; empty where that is not known.
-    idle: Vec<Nanos>,
+    /// For how long each CPU had run something when the window began; empty where that is not known.
+    busy: Vec<Nanos>,
     /// What the program's threads had on each CPU since then, and for how long one of them waited for one.
     own: Vec<Nanos>,
     waited: Nanos,
-    blocked: Nanos,
-    /// How many threads there were, and how often they had been given a CPU, all together.
-    slices: (usize, u64),
-    /// Threads have been pinned since then.
-    pinned: bool,
-    /// How often a thread was given a CPU, of the last two windows in which threads were not pinned; None where they did not
+    stretch: Stretch,
+    /// How often a thread was given a CPU, of the last two stretches in which threads were not pinned; None where they did not
     /// give theirs up. Who spins, and hands over, does that later than it begins, and more often when it is pinned.
     given_per_s: [Option<f64>; 2],
     /// Where one of others computed in the last window, and in two in succession.
     seen: Vec<CpuId>,
     on: Vec<CpuId>,
+}
+
+/// A time in which threads are pinned, or are not.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stretch {
+    since: Nanos,
+    pinned: bool,
+    /// How many threads there were, and how often they had been given a CPU when it began, all together.
+    threads: usize,
+    slices: u64,
+    /// For how long they have been blocked, all together.
+    blocked: Nanos,
+}
+
+impl Stretch {
+    fn from(now: Nanos, threads: &[ManagedThread], pinned: bool) -> Self {
+        let slices = threads.iter().map(|t| t.account.last.slices).sum();
+        Self { since: now, pinned, threads: threads.len(), slices, blocked: Nanos::ZERO }
+    }
+
+    /// How often a thread was given a CPU in each second until then; None where threads did not give theirs up.
+    fn given_per_s(&self, until: &Self) -> Option<f64> {
+        let time = (until.since - self.since).as_secs_f64() * self.threads as f64;
+        let given = until.slices.saturating_sub(self.slices) as f64 / time;
+        (self.blocked.as_secs_f64() > GIVES_UP * time).then_some(given)
+    }
 }
 
 impl Others {
@@ -56,7 +80,7 @@ impl Others {
         self.given_per_s.iter().all(|given| given.is_some_and(|per_s| per_s < MOST_SLICES_PER_S))
     }
 
-    /// A point, after threads had run where they are now, and whether they are pinned there.
+    /// A point, after threads had run where they are now, and whether they were pinned meanwhile.
     pub(crate) fn look(
         &mut self,
         machine: &mut dyn Sensors,
@@ -64,51 +88,57 @@ impl Others {
         (threads, pinned): (&[ManagedThread], bool),
         now: Nanos,
     ) {
-        let slices = (threads.len(), threads.iter().map(|t| t.account.last.slices).sum());
-        if self.own.len() != cpus.len() || self.slices.0 != threads.len() {
+        if self.own.len() != cpus.len() || self.stretch.threads != threads.len() {
             let own = vec![Nanos::ZERO; cpus.len()];
-            *self = Self { own, since: now, slices, ..Self::default() };
+            let stretch = Stretch::from(now, threads, pinned);
+            *self = Self { own, since: now, stretch, ..Self::default() };
         }
-        self.pinned |= pinned;
         for t in threads {
             let spent = &t.account.period;
             self.waited += spent.waited;
-            self.blocked += spent.blocked;
+            self.stretch.blocked += spent.blocked;
             let here = t.place.cpu.and_then(|cpu| cpus.iter().position(|c| c.id == cpu));
             if let Some(own) = here.and_then(|c| self.own.get_mut(c)) {
                 *own += spent.ran;
             }
         }
+        self.look_how_often(threads, pinned, now);
         let elapsed = now - self.since;
         if elapsed < self.window.max(WINDOW) {
             return;
         }
-        if !std::mem::replace(&mut self.pinned, pinned) {
-            let time = elapsed.as_secs_f64() * threads.len() as f64;
-            let given = slices.1.saturating_sub(self.slices.1) as f64 / time;
-            let gives_up = self.blocked.as_secs_f64() > GIVES_UP * time;
-            self.given_per_s = [self.given_per_s[1], gives_up.then_some(given)];
-        }
-        (self.slices, self.blocked) = (slices, Nanos::ZERO);
         // While all have a CPU when they want one nobody is in their way.
         let shared = self.waited > elapsed.scale(SHARES);
-        let idle = if shared { read(machine, cpus, &mut self.window) } else { Vec::new() };
-        let seen = if idle.len() == cpus.len() && self.idle.len() == cpus.len() {
-            self.who(cpus, &idle, elapsed)
+        let busy = if shared { read(machine, cpus, &mut self.window) } else { Vec::new() };
+        let seen = if busy.len() == cpus.len() && self.busy.len() == cpus.len() {
+            self.who(cpus, &busy, elapsed)
         } else {
             Vec::new()
         };
         if seen == self.seen {
             self.on.clone_from(&seen);
         }
-        (self.since, self.idle, self.seen, self.waited) = (now, idle, seen, Nanos::ZERO);
+        (self.since, self.busy, self.seen, self.waited) = (now, busy, seen, Nanos::ZERO);
         self.own.fill(Nanos::ZERO);
     }
 
+    /// Ends a stretch that is long enough, or in which threads were pinned and now are not, or the other way round.
+    fn look_how_often(&mut self, threads: &[ManagedThread], pinned: bool, now: Nanos) {
+        let (length, changed) = (now - self.stretch.since, self.stretch.pinned != pinned);
+        if length < WINDOW && !changed {
+            return;
+        }
+        let next = Stretch::from(now, threads, pinned);
+        if !self.stretch.pinned && length >= SHORTEST {
+            self.given_per_s = [self.given_per_s[1], self.stretch.given_per_s(&next)];
+        }
+        self.stretch = next;
+    }
+
     /// As many as had a CPU each, on those CPUs on which they had most.
-    fn who(&self, cpus: &[CpuView], idle: &[Nanos], elapsed: Nanos) -> Vec<CpuId> {
+    fn who(&self, cpus: &[CpuView], busy: &[Nanos], elapsed: Nanos) -> Vec<CpuId> {
         let part = |c: usize| {
-            let busy = elapsed - (idle[c] - self.idle[c]);
+            let busy = busy[c] - self.busy[c];
             (busy - self.own[c]).0 as f64 / elapsed.0 as f64
         };
         let mut parts: Vec<(f64, CpuId)> = (0..cpus.len()).map(|c| (part(c), cpus[c].id)).collect();
@@ -121,13 +151,13 @@ impl Others {
     }
 }
 
-/// Reads for how long each CPU was idle; sets how long the next window is.
+/// Reads for how long each CPU ran something; sets how long the next window is.
 fn read(machine: &mut dyn Sensors, cpus: &[CpuView], window: &mut Nanos) -> Vec<Nanos> {
     let ids: Vec<CpuId> = cpus.iter().map(|c| c.id).collect();
     let before = machine.now();
-    let idle = machine.idle(&ids);
+    let busy = machine.busy(&ids);
     *window = Nanos((machine.now() - before).0.saturating_mul(TIMES_READING));
-    idle
+    busy
 }
 
 #[cfg(test)]
@@ -139,7 +169,7 @@ mod tests {
     /// program, two on CPU 0 and one on CPU 1, the rest; each of them waits for so many hundredths.
     fn seen(windows: &[([u64; 2], u64)]) -> Vec<Vec<u32>> {
         let (mut members, snapshot) = threads(&[0, 0, 1], 2);
-        let mut machine = Scripted { idle: vec![Nanos::ZERO; 2], ..Scripted::default() };
+        let mut machine = Scripted { busy: vec![Nanos::ZERO; 2], ..Scripted::default() };
         let mut others = Others::default();
         let step = Nanos::from_millis(25);
         let mut after = |(had, waits): ([u64; 2], u64)| {
@@ -152,7 +182,7 @@ mod tests {
                     t.account.period.ran = ran;
                     t.account.period.waited = step.scale(waits as f64 / 100.0);
                 }
-                machine.idle.iter_mut().for_each(|idle| *idle += step.scale(0.1));
+                machine.busy.iter_mut().for_each(|busy| *busy += step.scale(0.9));
                 let now = machine.now;
                 let threads = (&members.threads[..], false);
                 others.look(&mut machine, &snapshot.cpus, threads, now);
@@ -192,13 +222,16 @@ mod tests {
         let (mut members, snapshot) = threads(&[0, 0, 1], 2);
         let (mut machine, mut others) = (Scripted::default(), Others::default());
         let mut after = |&(blocked, per_s, pinned): &(f64, u64, bool)| {
-            for t in &mut members.threads {
-                t.account.last.slices += per_s / 4;
-                t.account.period.blocked = WINDOW.scale(blocked);
+            for _ in 0..10 {
+                let step = WINDOW.scale(0.1);
+                for t in &mut members.threads {
+                    t.account.last.slices += per_s / 40;
+                    t.account.period.blocked = step.scale(blocked);
+                }
+                machine.now += step;
+                let now = machine.now;
+                others.look(&mut machine, &snapshot.cpus, (&members.threads, pinned), now);
             }
-            machine.now += WINDOW;
-            let now = machine.now;
-            others.look(&mut machine, &snapshot.cpus, (&members.threads, pinned), now);
             others.may_share_cpus()
         };
         windows.iter().map(&mut after).collect()
@@ -207,17 +240,16 @@ mod tests {
     /// Would catch: threads that meet every 15 us, and wait for a CPU that others have half of the time.
     #[test]
     fn who_meets_too_often_shares_no_cpu() {
-        let (spins, often, seldom) = ((0.0, 10, false), (0.3, 12_000, false), (0.3, 1_300, false));
-        // The first window only begins. One in which threads began to hand over says little.
+        let (spins, often, seldom) = ((0.0, 40, false), (0.3, 12_000, false), (0.3, 1_320, false));
+        // A window is judged in the next one. One in which threads began to hand over says little.
         let begins = (0.1, 4_000, false);
-        assert_eq!(may_share(&[spins, spins, begins, often, often]), [false; 5]);
-        let at = may_share(&[spins, spins, begins, seldom, often, seldom, seldom]);
+        assert_eq!(may_share(&[spins, spins, begins, often, often, often]), [false; 6]);
+        let at = may_share(&[spins, begins, seldom, often, seldom, seldom, seldom]);
         assert_eq!(at, [false, false, false, true, false, false, true]);
-        // What is seen while they are pinned changes nothing.
+        // What is seen while they are pinned changes nothing, but what is in a pause does.
         let pinned = (0.3, 12_000, true);
-        assert_eq!(
-            may_share(&[spins, seldom, seldom, pinned, pinned]),
-            [false, false, true, true, true]
-        );
+        let held = [spins, seldom, seldom, seldom, pinned, pinned];
+        assert_eq!(may_share(&held)[3..], [true; 3]);
+        assert!(!may_share(&[&held[..], &[often, often]].concat())[7]);
     }
 }

@@ -5,7 +5,7 @@ use crate::managed::{ManagedThread, Place, ThreadWeight};
 use crate::membership::Membership;
 use crate::{
     Actuator, ApplyError, Balancer, BalancerOptions, Candidate, Event, GuardOptions, Located,
-    Observer, Reader, Reading, RunState, Selection, Sensors, ThreadMeta, Times, Wanted,
+    Neighbour, Observer, Reader, Reading, RunState, Selection, Sensors, ThreadMeta, Times, Wanted,
 };
 use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Environment, FULL_CAPACITY, Nanos, Pid, Snapshot, ThreadId,
@@ -27,8 +27,9 @@ pub(crate) struct Scripted {
     /// What it becomes once it has been asked for: who asked knows only what it was.
     pub(crate) then: Option<CpuSet>,
     pub(crate) now: Nanos,
-    /// For how long each CPU has been idle.
-    pub(crate) idle: Vec<Nanos>,
+    /// For how long each CPU has run something.
+    pub(crate) busy: Vec<Nanos>,
+    pub(crate) neighbours: Vec<Neighbour>,
     /// For which part of the time each thread runs, and waits for a CPU.
     pub(crate) spends: [f64; 2],
 }
@@ -103,8 +104,8 @@ impl Reader for Scripted {
         None
     }
 
-    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
-        cpus.iter().filter_map(|c| self.idle.get(c.0 as usize).copied()).collect()
+    fn busy(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        cpus.iter().filter_map(|c| self.busy.get(c.0 as usize).copied()).collect()
     }
 
     fn resolution(&self) -> Nanos {
@@ -123,6 +124,10 @@ impl Sensors for Scripted {
 
     fn original_mask(&mut self, _: ThreadId) -> Option<CpuSet> {
         None
+    }
+
+    fn neighbours(&mut self) -> Vec<Neighbour> {
+        self.neighbours.clone()
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Surroundings {
     looked_at_cpus: Option<Nanos>,
     looked_at_neighbours: Option<Nanos>,
     neighbours_known: Vec<Pid>,
+    /// Whether one of them was there at the last look.
+    has_neighbours: bool,
     /// How many threads balancers that were there first place on each CPU; nothing where there is none.
     taken: Vec<u32>,
 }
@@ -79,8 +81,10 @@ impl Surroundings {
         }
         self.looked_at_neighbours = Some(now);
         let neighbours = machine.neighbours();
+        self.has_neighbours = false;
         for n in &neighbours {
             let here = n.threads.iter().any(|(c, _)| self.usable.contains(*c));
+            self.has_neighbours |= here;
             if here && !self.neighbours_known.contains(&n.pid) {
                 self.neighbours_known.push(n.pid);
                 let text = format!("another evenly (process {}) balances on the same CPUs", n.pid);
@@ -116,15 +120,15 @@ impl Surroundings {
 
     /// Whether others balance on the same CPUs.
     pub(crate) fn has_neighbours(&self) -> bool {
-        !self.neighbours_known.is_empty()
+        self.has_neighbours
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Balancer;
     use crate::scripted::{Scripted, balancer, cpus, join};
+    use crate::{Balancer, Neighbour};
 
     const PERIOD: Nanos = Nanos::from_millis(10);
 
@@ -200,15 +204,21 @@ mod tests {
     }
 
     /// Threads that may use both CPUs and block now and then, under `hybrid`, beside one of others that has half of CPU 0, for
-    /// three seconds; what was asked for.
-    fn beside_one(threads: usize) -> Vec<String> {
-        let idle = vec![Nanos::ZERO; 2];
+    /// four seconds; another balancer is there as well until so many points have been. What was asked for.
+    fn beside_one(threads: usize, neighbour_leaves_after: usize) -> Vec<String> {
+        let busy = vec![Nanos::ZERO; 2];
         let runs = 0.9 / threads as f64;
-        let mut machine = Scripted { idle, spends: [runs, 0.3], ..Scripted::default() };
+        let mut machine = Scripted { busy, spends: [runs, 0.3], ..Scripted::default() };
         let mut b = balancer("hybrid");
         (0..threads).for_each(|tid| join(&mut b, &mut machine, tid, "0-1"));
-        for _ in 0..300 {
-            machine.idle[1] += PERIOD.scale(0.6);
+        let on_cpu = vec![(CpuId(0), 1)];
+        machine.neighbours = vec![Neighbour { pid: Pid(9), threads: on_cpu, was_first: false }];
+        for point in 0..400 {
+            if point == neighbour_leaves_after {
+                machine.neighbours.clear();
+            }
+            machine.busy[0] += PERIOD;
+            machine.busy[1] += PERIOD.scale(0.4);
             machine.now += PERIOD;
             b.point(&mut machine, PERIOD, &mut []);
         }
@@ -221,12 +231,17 @@ mod tests {
         let last = |calls: &[String], tid: usize| {
             calls.iter().rfind(|c| c.starts_with(&format!("{tid} "))).cloned().unwrap_or_default()
         };
-        let calls = beside_one(3);
+        let calls = beside_one(3, 0);
         let at: Vec<String> = (0..3).map(|tid| last(&calls, tid)[2..].to_owned()).collect();
         let on = |cpu: &str| at.iter().filter(|at| *at == cpu).count();
         assert_eq!((on("on 0"), on("on 1")), (1, 2), "{calls:?}");
+        // Those of another balancer make way themselves. It is gone after a while.
+        let is_held =
+            |calls: &[String]| (0..3).all(|tid| ["on 0", "on 1"].contains(&&last(calls, tid)[2..]));
+        let (stays, leaves) = (beside_one(3, 400), beside_one(3, 150));
+        assert!(!is_held(&stays) && is_held(&leaves), "{stays:?} {leaves:?}");
         // With four they do not, and are left to the kernel.
-        let calls = beside_one(4);
+        let calls = beside_one(4, 0);
         assert!((0..4).all(|tid| last(&calls, tid).ends_with("0-1")), "{calls:?}");
     }
 }

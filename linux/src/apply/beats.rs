@@ -29,15 +29,15 @@ struct Shared {
 }
 
 impl Beats {
-    /// On each of these CPUs, so long after one another.
-    pub(crate) fn start(cpus: &CpuSet, beat: Nanos) -> Self {
+    /// On each of these CPUs, so long after one another; each at once, or when the kernel thinks it right.
+    pub(crate) fn start(cpus: &CpuSet, beat: Nanos, at_once: bool) -> Self {
         let shared = Arc::new(Shared { every: AtomicU64::new(beat.0), threads: Mutex::default() });
         for cpu in cpus.iter() {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("metronome".into());
             // Where there can be no thread there are no beats: that shows in what comes of it. None is waited for: it may
             // never run again, if a real-time thread keeps its CPU.
-            drop(thread.spawn(move || make_beats(cpu, &shared)));
+            drop(thread.spawn(move || make_beats(cpu, &shared, at_once)));
         }
         Self { since: now(), shared }
     }
@@ -62,7 +62,7 @@ impl Drop for Beats {
 }
 
 /// Wakes up on this CPU until it is to end.
-fn make_beats(cpu: CpuId, shared: &Shared) {
+fn make_beats(cpu: CpuId, shared: &Shared, at_once: bool) {
     // Elsewhere it would wake up for nothing.
     if set(Tid(0), &CpuSet::single(cpu)).is_err() {
         return;
@@ -70,7 +70,7 @@ fn make_beats(cpu: CpuId, shared: &Shared) {
     // Without, the kernel puts beats off by 0.05 ms.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     // Who asks for a short slice displaces at once who has a long one.
-    if let Ok(usual) = sched::get(Tid(0)) {
+    if at_once && let Ok(usual) = sched::get(Tid(0)) {
         let _ = sched::set(Tid(0), &Scheduling { slice: SLICE, ..usual });
     }
     let own = Tid(rustix::thread::gettid().as_raw_nonzero().get());
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn beats_are_made_on_their_cpu_with_a_short_slice_until_they_end() {
         let cpu = affinity::get(Tid(0)).unwrap().first().unwrap();
-        let beats = Beats::start(&CpuSet::single(cpu), Nanos::from_micros(200));
+        let beats = Beats::start(&CpuSet::single(cpu), Nanos::from_micros(200), true);
         let shared = beats.shared.clone();
         let limit = Instant::now() + Duration::from_secs(20);
         let until = |met: &mut dyn FnMut() -> bool| {

@@ -265,6 +265,10 @@ impl Reader for ThreadReader {
         self.proc.idle(cpus).unwrap_or_default()
     }
 
+    fn busy(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        self.proc.busy_each(cpus).unwrap_or_default()
+    }
+
     fn resolution(&self) -> Nanos {
         self.resolution
     }

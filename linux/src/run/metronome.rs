@@ -104,7 +104,7 @@ impl Metronome {
         }
         match (self.wish, &self.beats) {
             (Wish::Beat(beat), Some(beats)) => beats.change(beat),
-            (Wish::Beat(beat), None) => self.beats = Some(Beats::start(&self.cpus, beat)),
+            (Wish::Beat(beat), None) => self.beats = Some(Beats::start(&self.cpus, beat, false)),
             (Wish::Look | Wish::Rest, Some(_)) => self.stop(),
             _ => {}
         }

@@ -207,14 +207,12 @@ pub fn parse_cpu_ticks(stat: &[u8], cpus: &CpuSet) -> Option<CpuTicks> {
     (found == cpus.len()).then_some(all)
 }
 
-/// Clock ticks in which each of these CPUs ran nothing, in order, by `/proc/stat`. None where one is missing.
+/// The use of each of these CPUs, in order, by `/proc/stat`. None where one is missing.
 #[must_use]
-pub fn parse_idle_ticks(stat: &[u8], cpus: &[CpuId]) -> Option<Vec<u64>> {
+pub fn parse_ticks_of_each(stat: &[u8], cpus: &[CpuId]) -> Option<Vec<CpuTicks>> {
     let mut lines = stat.split(|&b| b == b'\n');
     // The kernel lists them in this order, too.
-    let of = |cpu: &CpuId| {
-        lines.find_map(|line| Some(parse_cpu_ticks(line, &CpuSet::single(*cpu))?.idle))
-    };
+    let of = |cpu: &CpuId| lines.find_map(|line| parse_cpu_ticks(line, &CpuSet::single(*cpu)));
     cpus.iter().map(of).collect()
 }
 
@@ -271,9 +269,20 @@ impl Proc {
     /// that is not known.
     #[must_use]
     pub fn idle(&self, cpus: &[CpuId]) -> Option<Vec<Nanos>> {
-        let ticks = parse_idle_ticks(&read_all(&self.root.join("stat")).ok()?, cpus)?;
+        self.of_each(cpus, |ticks| ticks.idle)
+    }
+
+    /// For how long each of these CPUs, which are in order, has run something since the system was started. None where
+    /// that is not known.
+    #[must_use]
+    pub fn busy_each(&self, cpus: &[CpuId]) -> Option<Vec<Nanos>> {
+        self.of_each(cpus, |ticks| ticks.busy)
+    }
+
+    fn of_each(&self, cpus: &[CpuId], which: fn(&CpuTicks) -> u64) -> Option<Vec<Nanos>> {
+        let all = parse_ticks_of_each(&read_all(&self.root.join("stat")).ok()?, cpus)?;
         let tick = 1_000_000_000 / ticks_per_second();
-        Some(ticks.into_iter().map(|idle| Nanos(idle.saturating_mul(tick))).collect())
+        Some(all.iter().map(|ticks| Nanos(which(ticks).saturating_mul(tick))).collect())
     }
 
     /// For how long these CPUs, all together, have run something since the system was started. None where that is not known.
@@ -455,13 +464,18 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_of_each_cpu() {
-        let idle = |cpus: &[u32]| {
-            parse_idle_ticks(STAT, &cpus.iter().map(|id| CpuId(*id)).collect::<Vec<_>>())
+    fn use_of_each_cpu() {
+        let each = |stat: &[u8], cpus: &[u32]| {
+            let cpus: Vec<CpuId> = cpus.iter().map(|id| CpuId(*id)).collect();
+            parse_ticks_of_each(stat, &cpus)
         };
-        assert_eq!(idle(&[0, 1]), Some(vec![452, 453]));
-        assert_eq!((idle(&[1]), idle(&[])), (Some(vec![453]), Some(vec![])));
-        assert_eq!((idle(&[0, 2]), parse_idle_ticks(b"cpu0 1", &[CpuId(0)])), (None, None));
+        let used = |cpus: &[u32]| {
+            let all = each(STAT, cpus)?;
+            Some(all.iter().map(|t| (t.busy, t.stolen, t.idle)).collect::<Vec<_>>())
+        };
+        assert_eq!(used(&[0, 1]), Some(vec![(157, 1, 452), (143, 1, 453)]));
+        assert_eq!((used(&[1]), used(&[])), (Some(vec![(143, 1, 453)]), Some(vec![])));
+        assert_eq!((used(&[0, 2]), each(b"cpu0 1", &[0])), (None, None));
     }
 
     #[test]

@@ -111,6 +111,11 @@ impl Reader for Sim {
         cpus.iter().map(idle).collect::<Option<_>>().unwrap_or_default()
     }
 
+    fn busy(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        let now = Nanos(self.now);
+        self.idle(cpus).into_iter().map(|idle| now - idle).collect()
+    }
+
     fn resolution(&self) -> Nanos {
         self.scenario.tick
     }

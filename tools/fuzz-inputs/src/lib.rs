@@ -20,7 +20,7 @@ use evenly_linux::limits::{
 use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::modules::parse_code;
 use evenly_linux::proc::{
-    Stat, parse_cpu_ticks, parse_file_call, parse_idle_ticks, parse_rank, parse_schedstat,
+    Stat, parse_cpu_ticks, parse_file_call, parse_rank, parse_schedstat, parse_ticks_of_each,
     parse_used_ticks, status_field, status_number,
 };
 use evenly_linux::share::parse_nice_limit;
@@ -706,8 +706,8 @@ pub fn policies(bytes: &[u8]) {
 pub fn ticks(bytes: &[u8]) {
     let cpus = [0, 1].map(evenly_model::CpuId);
     let _ = (parse_cpu_ticks(bytes, &cpus.into_iter().collect()), parse_used_ticks(bytes));
-    let idle = parse_idle_ticks(bytes, &cpus);
-    assert!(idle.is_none_or(|idle| idle.len() == cpus.len()));
+    let each = parse_ticks_of_each(bytes, &cpus);
+    assert!(each.is_none_or(|each| each.len() == cpus.len()));
 }
 
 /// What a balancer goes by: what is read is in range and in order, and is read again as it is written.

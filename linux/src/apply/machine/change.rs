@@ -231,7 +231,7 @@ impl Actuator for LinuxMachine {
     }
 
     fn beat(&mut self, cpus: &CpuSet) {
-        self.beats = (!cpus.is_empty()).then(|| Beats::start(cpus, BEAT));
+        self.beats = (self.may_beat && !cpus.is_empty()).then(|| Beats::start(cpus, BEAT, true));
     }
 
     fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {

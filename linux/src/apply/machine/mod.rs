@@ -83,6 +83,7 @@ pub struct LinuxMachine {
     mover: Mover,
     /// Where the scheduler looks often who is to run.
     beats: Option<Beats>,
+    may_beat: bool,
 }
 
 impl LinuxMachine {
@@ -103,6 +104,7 @@ impl LinuxMachine {
             shares: None,
             mover: Mover::default(),
             beats: None,
+            may_beat: false,
         }
     }
 
@@ -125,6 +127,13 @@ impl LinuxMachine {
     #[must_use]
     pub fn sharing(mut self, shares: Option<Shares>) -> Self {
         self.shares = shares;
+        self
+    }
+
+    /// With beats on CPUs, where they may take CPU time.
+    #[must_use]
+    pub fn beating(mut self, may_beat: bool) -> Self {
+        self.may_beat = may_beat;
         self
     }
 
@@ -191,6 +200,10 @@ impl Reader for LinuxMachine {
 
     fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
         self.threads.idle(cpus)
+    }
+
+    fn busy(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        self.threads.busy(cpus)
     }
 
     fn resolution(&self) -> Nanos {

@@ -87,6 +87,8 @@ pub struct LiveOptions {
     pub tuning: Option<Tuning>,
     /// What the tasks of the mapping, and those of the profile, are in the program.
     pub numbered_by: MapBy,
+    /// Whether CPUs that are shared with other programs may change hands more often, where the program has no quota.
+    pub beats: bool,
 }
 
 impl LiveOptions {
@@ -116,6 +118,7 @@ impl LiveOptions {
             parameters: Parameters::default(),
             tuning: None,
             numbered_by: MapBy::Auto,
+            beats: false,
         }
     }
 }
