@@ -35,6 +35,7 @@
 //! reserve. Only that first judging, O(n + e), is done whatever the limit.
 
 mod buckets;
+mod graph;
 mod model;
 mod multilevel;
 mod search;
@@ -45,6 +46,7 @@ use super::{Effort, MAPPERS, MapperInfo, Request, movable, tree, treematch};
 use buckets::Spent;
 use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
+use graph::Graph;
 use model::Model;
 use multilevel::Care;
 use search::{Best, Draft};
@@ -167,7 +169,10 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         let mut spent = Spent { looks: 0, limit: (HALVING * looks) as usize, late: &hurry };
         let mut random = Random::new(!options.seed);
         let care = halving.map_or(Care::USUAL, |h| h.care);
-        let made = multilevel::groups(&model, options.max_imbalance, care, &mut random, &mut spent);
+        let graph = Graph::of(&model, multilevel::least_load(&model));
+        let most = options.max_imbalance;
+        let made = multilevel::groups(&graph, cluster, most, care, &mut random, &mut spent);
+        let made = made.map(|to| to.into_iter().map(|c| c as CoreIndex).collect::<Vec<_>>());
         let halves = made.filter(|_| has_time_for(12.0)).map(|mapping| {
             let there = best.offer(&mapping);
             let home = at_home(&model, &mapping);

@@ -15,9 +15,9 @@
 
 use super::super::tree;
 use super::buckets::Spent;
+use super::graph::{Graph, NONE};
 use super::model::Model;
-use evenly_cluster::CoreIndex;
-use evenly_model::TaskIndex;
+use evenly_cluster::{Cluster, CoreIndex};
 use evenly_model::stats::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,8 +25,9 @@ use std::collections::BinaryHeap;
 /// How far a half may be above its share, as a part of it, where nothing else is asked for: what is left to do
 /// is for the search.
 const UNEVEN: f64 = 0.002;
-/// Stands where there is no vertex.
-const NONE: u32 = u32::MAX;
+/// The halves, where a vertex must be in one.
+const FIRST: u32 = 0;
+const SECOND: u32 = 1;
 
 /// How much is done for good halves.
 #[derive(Debug, Clone, Copy)]
@@ -90,62 +91,43 @@ impl Room {
     }
 }
 
-/// Groups for all cores, each of which is no further above what it would have if all had the same than `most`, where
-/// that is given; see [`UNEVEN`]. None where what may be spent was not enough.
+/// What a task without load counts for.
+pub(super) fn least_load(model: &Model<'_>) -> f64 {
+    let least = model.mean_s * 1e-9;
+    if least > 0.0 { least } else { 1.0 }
+}
+
+/// A core for each vertex of a graph of tasks, or of what tasks became: groups for all cores, each of which is no
+/// further above what it would have if all had the same than `most`, where that is given; see [`UNEVEN`]. None where
+/// what may be spent was not enough.
 pub(super) fn groups(
-    model: &Model<'_>,
+    base: &Graph,
+    cluster: &Cluster,
     most: Option<f64>,
     care: Care,
     random: &mut Random,
     spent: &mut Spent<'_>,
-) -> Option<Vec<CoreIndex>> {
-    let tasks: Vec<TaskIndex> = (0..model.graph.len()).collect();
-    let cores = tree::compact(model.cluster);
-    let least = model.mean_s * 1e-9;
-    let least = if least > 0.0 { least } else { 1.0 };
+) -> Option<Vec<u32>> {
+    let vertices: Vec<u32> = (0..base.len() as u32).collect();
+    let cores = tree::compact(cluster);
     let room = most.map(|most| {
-        let all: f64 = tasks.iter().map(|&t| model.computes_s[t].max(least)).sum();
-        let speeds: f64 = model.cluster.cores().iter().map(|c| c.speed).sum();
+        let all: f64 = base.loads.iter().sum();
+        let speeds: f64 = cluster.cores().iter().map(|c| c.speed).sum();
         Room { even_s: all / speeds, most, halvings: halvings(cores.len()) }
     });
     let mut halving = Halving {
-        model,
+        base,
+        cluster,
         room,
         care,
         random,
         spent,
-        least,
-        local: vec![NONE; tasks.len()],
+        local: vec![NONE; base.len()],
         is_second: vec![false; cores.len()],
-        to: model.present.to_vec(),
+        to: base.fixed.clone(),
     };
-    halving.share_out(&tasks, &cores)?;
+    halving.share_out(&vertices, &cores)?;
     Some(halving.to)
-}
-
-/// Vertices with weights and the links between them, by the place of each.
-struct Graph {
-    loads: Vec<f64>,
-    /// The half that a vertex must be in.
-    fixed: Vec<Option<bool>>,
-    /// Where the links of each begin in `links`, and where those of the last end.
-    first: Vec<u32>,
-    links: Vec<(u32, f64)>,
-}
-
-impl Graph {
-    fn len(&self) -> usize {
-        self.loads.len()
-    }
-
-    fn links(&self, v: usize) -> &[(u32, f64)] {
-        &self.links[self.first[v] as usize..self.first[v + 1] as usize]
-    }
-
-    /// What a pass over all of it looks at.
-    fn looks(&self) -> usize {
-        self.len() + self.links.len()
-    }
 }
 
 /// Two halves of a graph.
@@ -190,40 +172,39 @@ impl Halves {
     }
 }
 
-struct Halving<'x, 'm, 's> {
-    model: &'x Model<'m>,
+struct Halving<'x, 's> {
+    base: &'x Graph,
+    cluster: &'x Cluster,
     room: Option<Room>,
     care: Care,
     random: &'x mut Random,
     spent: &'x mut Spent<'s>,
-    /// What a task without load counts for, so that such tasks are shared out too.
-    least: f64,
-    /// The vertex of each task of those that are being parted.
+    /// Which vertex each is among those that are being parted.
     local: Vec<u32>,
-    /// Of each core, while tasks are being parted: whether it is of the second half.
+    /// Of each core, while vertices are being parted: whether it is of the second half.
     is_second: Vec<bool>,
-    to: Vec<CoreIndex>,
+    to: Vec<u32>,
 }
 
-impl Halving<'_, '_, '_> {
-    /// Places these tasks on these cores, which are in the order of the tree.
-    fn share_out(&mut self, tasks: &[TaskIndex], cores: &[CoreIndex]) -> Option<()> {
-        if tasks.is_empty() {
+impl Halving<'_, '_> {
+    /// Places these vertices on these cores, which are in the order of the tree.
+    fn share_out(&mut self, vertices: &[u32], cores: &[CoreIndex]) -> Option<()> {
+        if vertices.is_empty() {
             return Some(());
         }
         if cores.len() == 1 {
-            for &t in tasks.iter().filter(|&&t| self.model.graph.tasks()[t].movable) {
-                self.to[t] = cores[0];
+            for &v in vertices.iter().filter(|&&v| self.base.fixed[v as usize] == NONE) {
+                self.to[v as usize] = cores[0] as u32;
             }
             return Some(());
         }
         let at = self.parting(cores);
         let (a, b) = cores.split_at(at);
-        let all = self.model.cluster.cores();
+        let all = self.cluster.cores();
         let speed = |cores: &[CoreIndex]| cores.iter().map(|&c| all[c].speed).sum::<f64>();
         let (of_a, of_b) = (speed(a), speed(b));
         let share = of_a / (of_a + of_b);
-        let graph = self.graph(tasks, b);
+        let graph = self.graph(vertices, b);
         let all: f64 = graph.loads.iter().sum();
         let room = [(a.len(), of_a, share), (b.len(), of_b, 1.0 - share)];
         let most = room.map(|(cores, speed, share)| {
@@ -232,8 +213,8 @@ impl Halving<'_, '_, '_> {
             room.max(all * share * (1.0 + UNEVEN))
         });
         let second = self.part(&graph, share, most)?;
-        let half = |of: bool| -> Vec<TaskIndex> {
-            tasks.iter().zip(&second).filter(|p| *p.1 == of).map(|p| *p.0).collect()
+        let half = |of: bool| -> Vec<u32> {
+            vertices.iter().zip(&second).filter(|p| *p.1 == of).map(|p| *p.0).collect()
         };
         let (ours, theirs) = (half(false), half(true));
         self.share_out(&ours, a)?;
@@ -243,7 +224,7 @@ impl Halving<'_, '_, '_> {
     /// Where to part these cores: between children of the vertex that they all are below, as near to the
     /// middle as can be.
     fn parting(&self, cores: &[CoreIndex]) -> usize {
-        let cluster = self.model.cluster;
+        let cluster = self.cluster;
         let children = (0..tree::depth(cluster))
             .map(|level| tree::children(cluster, cores, level))
             .find(|children| children.len() > 1);
@@ -256,38 +237,31 @@ impl Halving<'_, '_, '_> {
         inside.min_by_key(|&e| e.abs_diff(cores.len() - e)).unwrap_or(cores.len() / 2)
     }
 
-    /// What these tasks have to do with each other. Those that must be on the second cores are fixed there,
+    /// What these vertices have to do with each other. Those that must be on the second cores are fixed there,
     /// and those that must be on others in the first half.
-    fn graph(&mut self, tasks: &[TaskIndex], second: &[CoreIndex]) -> Graph {
-        let m = self.model;
-        for (v, &t) in tasks.iter().enumerate() {
-            self.local[t] = v as u32;
+    fn graph(&mut self, vertices: &[u32], second: &[CoreIndex]) -> Graph {
+        for (local, &v) in vertices.iter().enumerate() {
+            self.local[v as usize] = local as u32;
         }
         for &c in second {
             self.is_second[c] = true;
         }
-        let mut graph = Graph {
-            loads: Vec::with_capacity(tasks.len()),
-            fixed: Vec::with_capacity(tasks.len()),
-            first: vec![0],
-            links: Vec::new(),
-        };
-        for &t in tasks {
-            graph.loads.push(m.computes_s[t].max(self.least));
-            let movable = m.graph.tasks()[t].movable;
-            graph.fixed.push((!movable).then(|| self.is_second[m.present[t]]));
-            for l in m.graph.links(t) {
-                let v = self.local[l.with];
-                if v != NONE {
-                    let of = m.costs.one.of(l.received + l.sent, l.received_bytes + l.sent_bytes);
-                    graph.links.push((v, of));
-                }
-            }
-            self.spent.looks += 1 + m.graph.links(t).len();
-            graph.first.push(graph.links.len() as u32);
+        let mut graph = Graph::with_capacity(vertices.len(), 0);
+        for &v in vertices {
+            let v = v as usize;
+            let links = self.base.links(v);
+            let there = links.iter().map(|l| (self.local[l.0 as usize], l.1));
+            graph.links.extend(there.filter(|l| l.0 != NONE));
+            let fixed = match self.base.fixed[v] {
+                NONE => NONE,
+                core if self.is_second[core as usize] => SECOND,
+                _ => FIRST,
+            };
+            self.spent.looks += 1 + links.len();
+            graph.end_vertex(self.base.loads[v], fixed);
         }
-        for &t in tasks {
-            self.local[t] = NONE;
+        for &v in vertices {
+            self.local[v as usize] = NONE;
         }
         for &c in second {
             self.is_second[c] = false;
@@ -309,7 +283,8 @@ impl Halving<'_, '_, '_> {
             if finest.len() <= self.care.few {
                 break;
             }
-            let made = self.coarsen(finest, heaviest);
+            let made = finest.coarsen(self.random, heaviest);
+            self.spent.looks += finest.looks();
             if made.0.len() * 20 > finest.len() * 19 {
                 break;
             }
@@ -347,124 +322,30 @@ impl Halving<'_, '_, '_> {
         Some(second)
     }
 
-    /// Pairs become one: each vertex and the one that it has most to do with, for their loads; and of those
-    /// that are left, two that have most to do with the same one, as of a hub and its many partners one only
-    /// would find another. The vertex of the coarser graph that each has become.
-    fn coarsen(&mut self, graph: &Graph, heaviest: f64) -> (Graph, Vec<u32>) {
-        let n = graph.len();
-        let mut order: Vec<u32> = (0..n as u32).collect();
-        self.random.shuffle(&mut order);
-        let mut vertex_of = vec![NONE; n];
-        let mut members: Vec<[u32; 2]> = Vec::with_capacity(n * 2 / 3);
-        let mut alone: Vec<u32> = Vec::new();
-        let may = |v: u32, u: u32| {
-            let (v, u) = (v as usize, u as usize);
-            graph.fixed[v] == graph.fixed[u] && graph.loads[v] + graph.loads[u] <= heaviest
-        };
-        for &v in &order {
-            if vertex_of[v as usize] != NONE {
-                continue;
-            }
-            let mut partner: Option<(f64, u32)> = None;
-            for &(u, weight) in graph.links(v as usize) {
-                let rate = weight / graph.loads[u as usize];
-                let free = vertex_of[u as usize] == NONE && u != v;
-                if free && partner.is_none_or(|p| rate > p.0) && may(v, u) {
-                    partner = Some((rate, u));
-                }
-            }
-            match partner {
-                None => alone.push(v),
-                Some((_, u)) => {
-                    vertex_of[v as usize] = members.len() as u32;
-                    vertex_of[u as usize] = members.len() as u32;
-                    members.push([v, u]);
-                }
-            }
-        }
-        // Which one waits at each for another that communicates most with it.
-        let mut waits = vec![NONE; n];
-        for &v in &alone {
-            if vertex_of[v as usize] != NONE {
-                continue;
-            }
-            let links = graph.links(v as usize).iter();
-            let Some(&(hub, _)) = links.max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
-            let waiting = waits[hub as usize];
-            if waiting != NONE && may(v, waiting) {
-                vertex_of[v as usize] = members.len() as u32;
-                vertex_of[waiting as usize] = members.len() as u32;
-                members.push([v, waiting]);
-                waits[hub as usize] = NONE;
-            } else {
-                waits[hub as usize] = v;
-            }
-        }
-        for &v in &alone {
-            if vertex_of[v as usize] == NONE {
-                vertex_of[v as usize] = members.len() as u32;
-                members.push([v, NONE]);
-            }
-        }
-        let mut coarse = Graph {
-            loads: Vec::with_capacity(members.len()),
-            fixed: Vec::with_capacity(members.len()),
-            first: vec![0],
-            links: Vec::with_capacity(graph.links.len()),
-        };
-        // Where in `links` the present vertex has its link to another, as long as that is behind its first.
-        let mut place = vec![0_usize; members.len()];
-        for (made, all) in members.iter().enumerate() {
-            let begin = coarse.links.len();
-            let mut load = 0.0;
-            for &v in all.iter().filter(|&&v| v != NONE) {
-                load += graph.loads[v as usize];
-                for &(u, weight) in graph.links(v as usize) {
-                    let with = vertex_of[u as usize];
-                    if with as usize == made {
-                        continue;
-                    }
-                    let at = place[with as usize];
-                    if at >= begin && at < coarse.links.len() && coarse.links[at].0 == with {
-                        coarse.links[at].1 += weight;
-                    } else {
-                        place[with as usize] = coarse.links.len();
-                        coarse.links.push((with, weight));
-                    }
-                }
-            }
-            coarse.loads.push(load);
-            coarse.fixed.push(graph.fixed[all[0] as usize]);
-            coarse.first.push(coarse.links.len() as u32);
-        }
-        self.spent.looks += graph.looks();
-        (coarse, vertex_of)
-    }
-
     /// The second half is all but what grows around a vertex drawn by lot up to this load: always the vertex
     /// that has most to do with what is there.
     fn grow(&mut self, graph: &Graph, load: f64) -> Halves {
         let n = graph.len();
-        let mut second: Vec<bool> = (0..n).map(|v| graph.fixed[v] != Some(false)).collect();
+        let mut second: Vec<bool> = (0..n).map(|v| graph.fixed[v] != FIRST).collect();
         let mut grown = 0.0;
         let mut amount = vec![0.0; n];
         let mut heap: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::new();
         let mut near = |v: usize, second: &[bool], heap: &mut BinaryHeap<(u64, Reverse<u32>)>| {
             for &(u, weight) in graph.links(v) {
-                if second[u as usize] && graph.fixed[u as usize].is_none() {
+                if second[u as usize] && graph.fixed[u as usize] == NONE {
                     amount[u as usize] += weight;
                     heap.push((f64::to_bits(amount[u as usize]), Reverse(u)));
                 }
             }
         };
-        for v in (0..n).filter(|&v| graph.fixed[v] == Some(false)) {
+        for v in (0..n).filter(|&v| graph.fixed[v] == FIRST) {
             grown += graph.loads[v];
             near(v, &second, &mut heap);
         }
         let mut lot = self.random.below(n.max(1));
         let mut tried = 0;
         while grown < load && tried < n {
-            let open = |v: usize| second[v] && graph.fixed[v].is_none();
+            let open = |v: usize| second[v] && graph.fixed[v] == NONE;
             let next = loop {
                 match heap.pop() {
                     Some((_, Reverse(u))) if open(u as usize) => break Some(u as usize),
@@ -516,7 +397,7 @@ impl Halving<'_, '_, '_> {
             // Only what is at the border, or anything where a half is above its share.
             let side = usize::from(here);
             let is_over = halves.loads[side] > most[side];
-            if graph.fixed[v].is_none() && (is_over || *gain > inside) {
+            if graph.fixed[v] == NONE && (is_over || *gain > inside) {
                 push(&mut heaps[side], v, *gain);
             }
         }
@@ -566,7 +447,7 @@ impl Halving<'_, '_, '_> {
                 let u = u as usize;
                 let beside = usize::from(halves.second[u]);
                 gain[u] += if beside == side { 2.0 * weight } else { -2.0 * weight };
-                if !locked[u] && graph.fixed[u].is_none() {
+                if !locked[u] && graph.fixed[u] == NONE {
                     push(&mut heaps[beside], u, gain[u]);
                 }
             }
@@ -599,8 +480,19 @@ fn in_order(gain: f64) -> i64 {
 mod tests {
     use super::super::super::{Options, Request};
     use super::*;
-    use evenly_cluster::{Cluster, Core, Node};
-    use evenly_model::{Edge, Task, TaskGraph};
+    use evenly_cluster::{Core, Node};
+    use evenly_model::{Edge, Task, TaskGraph, TaskIndex};
+
+    fn of_tasks(
+        model: &Model<'_>,
+        most: Option<f64>,
+        care: Care,
+        spent: &mut Spent<'_>,
+    ) -> Option<Vec<CoreIndex>> {
+        let graph = Graph::of(model, least_load(model));
+        let to = groups(&graph, model.cluster, most, care, &mut Random::new(1), spent)?;
+        Some(to.into_iter().map(|c| c as CoreIndex).collect())
+    }
 
     fn halved(
         graph: &TaskGraph,
@@ -611,7 +503,7 @@ mod tests {
         let options = Options::default();
         let request = Request::timeless(graph, cluster, present, &options);
         let mut spent = Spent { looks: 0, limit, late: &|| false };
-        groups(&Model::new(&request), None, Care::USUAL, &mut Random::new(1), &mut spent)
+        of_tasks(&Model::new(&request), None, Care::USUAL, &mut spent)
     }
 
     fn task(id: u64, load_s: f64, movable: bool) -> Task {
@@ -727,7 +619,7 @@ mod tests {
         let model = Model::new(&request);
         let cut_and_most = |most, care| {
             let mut spent = Spent { looks: 0, limit: usize::MAX, late: &|| false };
-            let to = groups(&model, most, care, &mut Random::new(1), &mut spent).unwrap();
+            let to = of_tasks(&model, most, care, &mut spent).unwrap();
             let mut loads = vec![0.0; cluster.cores().len()];
             to.iter().enumerate().for_each(|(t, &c)| loads[c] += graph.tasks()[t].load_s);
             let most = loads.into_iter().fold(0.0, f64::max) * f64::from(cores) / graph.load_s();
