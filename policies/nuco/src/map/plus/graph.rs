@@ -12,6 +12,15 @@ use evenly_model::stats::Random;
 /// Stands where there is no vertex, or no place that one must be in.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// Which vertices may become one.
+pub(super) struct Pairing<'a> {
+    /// The heaviest that may be made.
+    pub(super) heaviest: f64,
+    /// Whether what two have to do with each other counts more than the load of the other.
+    pub(super) is_squared: bool,
+    pub(super) may: &'a dyn Fn(usize, usize) -> bool,
+}
+
 /// Vertices with weights and the links between them, by the place of each.
 pub(super) struct Graph {
     pub(super) loads: Vec<f64>,
@@ -74,8 +83,8 @@ impl Graph {
     /// Pairs become one: each vertex and the one that it has most to do with, for their loads; and of those
     /// that are left, two that have most to do with the same one, as of a hub and its many partners one only
     /// would find another. The vertex of the coarser graph that each has become.
-    pub(super) fn coarsen(&self, random: &mut Random, heaviest: f64) -> (Self, Vec<u32>) {
-        let (vertex_of, members) = self.pairs(random, heaviest);
+    pub(super) fn coarsen(&self, random: &mut Random, pairing: &Pairing<'_>) -> (Self, Vec<u32>) {
+        let (vertex_of, members) = self.pairs(random, pairing);
         let mut coarse = Self::with_capacity(members.len(), self.links.len());
         // Where in `links` the present vertex has its link to another, as long as that is behind its first.
         let mut place = vec![0_usize; members.len()];
@@ -104,11 +113,12 @@ impl Graph {
     }
 
     /// Which vertices become one, and which each becomes.
-    fn pairs(&self, random: &mut Random, heaviest: f64) -> (Vec<u32>, Vec<[u32; 2]>) {
+    fn pairs(&self, random: &mut Random, pairing: &Pairing<'_>) -> (Vec<u32>, Vec<[u32; 2]>) {
         let n = self.len();
         let may = |v: u32, u: u32| {
             let (v, u) = (v as usize, u as usize);
-            self.fixed[v] == self.fixed[u] && self.loads[v] + self.loads[u] <= heaviest
+            let is_light = self.loads[v] + self.loads[u] <= pairing.heaviest;
+            is_light && self.fixed[v] == self.fixed[u] && (pairing.may)(v, u)
         };
         let mut order: Vec<u32> = (0..n as u32).collect();
         random.shuffle(&mut order);
@@ -128,7 +138,8 @@ impl Graph {
             }
             let mut partner: Option<(f64, u32)> = None;
             for &(u, weight) in self.links(v as usize) {
-                let rate = weight / self.loads[u as usize];
+                let counts = if pairing.is_squared { weight * weight } else { weight };
+                let rate = counts / self.loads[u as usize];
                 let free = vertex_of[u as usize] == NONE && u != v;
                 if free && partner.is_none_or(|p| rate > p.0) && may(v, u) {
                     partner = Some((rate, u));

@@ -12,9 +12,9 @@
 //! communication of its own (`multilevel`: halves of halves, down the tree of the machine; not where imbalance
 //! is bounded, and where there is little time only if the present mapping and `treematch` have not found such
 //! groups), each also with its
-//! groups given the cores that most of their tasks are on. Where imbalance is bounded and there is little time
-//! it is groups that matter: `treematch` is the first of the others then, and its groups and those of halving are
-//! taken below the bound before anything else is searched. The slowest core is not searched for
+//! groups given the cores that most of their tasks are on. Where imbalance is bounded, groups of all cores at once
+//! come before all else (`kway`), and again and again as long as that gains something; where there is too little time
+//! for them, those of `treematch`, taken below the bound. The slowest core is not searched for
 //! but bounded (the epsilon-constraint method of multi-objective optimisation): below a bound the mean
 //! of communication and what migrations cost are reduced. Three things do that:
 //!
@@ -34,8 +34,11 @@
 //! ([`Request::stop`]), and what judging a mapping takes is measured at the beginning and kept in
 //! reserve. Only that first judging, O(n + e), is done whatever the limit.
 
+mod border;
 mod buckets;
+mod distances;
 mod graph;
+mod kway;
 mod model;
 mod multilevel;
 mod search;
@@ -47,6 +50,7 @@ use buckets::Spent;
 use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
 use graph::Graph;
+use kway::Kway;
 use model::Model;
 use multilevel::Care;
 use search::{Best, Draft};
@@ -72,8 +76,8 @@ const SWEEPS_PER_SECOND: f64 = 10_000.0;
 const OTHERS: f64 = 0.5;
 /// The part of what may be looked at that halving may take.
 const HALVING: f64 = 0.65;
-/// The part of that which is planned for: what is made then is to be taken below the bound, too, and looks may take longer.
-const CARE: f64 = 0.5;
+/// The part of what may be looked at that groups within a bound may take: where there is little, they are what counts.
+const KWAY: f64 = 0.8;
 /// What halving looks at of each task and link, in looks.
 const HALVING_LOOKS: f64 = 6.0;
 /// What the present mapping communicates over what one by lot would, from where on it is not grouped.
@@ -145,13 +149,18 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     };
     let mut others: Vec<(f64, &MapperInfo)> =
         MAPPERS.iter().filter(|m| !m.effort.searches()).map(|m| (looks_of(m), m)).collect();
-    let first = if groups_first { treematch::TREEMATCH.name } else { NUCO_AUTO.name };
+    let all_may_move = model.max_migrations >= tasks.len() / 2;
+    // Groups of all cores at once, where imbalance is bounded and there is time for them.
+    let within = options.max_imbalance.filter(|_| all_may_move);
+    let care = within.and_then(|_| kway::affordable(&model, KWAY * looks));
+    let first = match care {
+        None if groups_first => treematch::TREEMATCH.name,
+        _ => NUCO_AUTO.name,
+    };
     let is_later = |m: &MapperInfo| m.name != first;
     others.sort_by(|a, b| is_later(a.1).cmp(&is_later(b.1)).then(a.0.total_cmp(&b.0)));
-    let all_may_move = model.max_migrations >= tasks.len() / 2;
-    let may_halve = all_may_move && (groups_first || options.max_imbalance.is_none());
-    let halving = if may_halve { halving_looks(&model, looks, groups_first) } else { None };
-    let most_of_others = OTHERS * (looks - halving.map_or(0.0, |h| h.looks));
+    let may_halve = all_may_move && options.max_imbalance.is_none();
+    let halving = if may_halve { halving_looks(&model, looks) } else { None };
     let mut looks_of_others = 0.0;
     let mut grouped = Vec::new();
     // The cheapest of all by far, and what there is time for where there are millions of tasks.
@@ -168,10 +177,8 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         let hurry = || !has_time_for(20.0);
         let mut spent = Spent { looks: 0, limit: (HALVING * looks) as usize, late: &hurry };
         let mut random = Random::new(!options.seed);
-        let care = halving.map_or(Care::USUAL, |h| h.care);
         let graph = Graph::of(&model, multilevel::least_load(&model));
-        let most = options.max_imbalance;
-        let made = multilevel::groups(&graph, cluster, most, care, &mut random, &mut spent);
+        let made = multilevel::groups(&graph, cluster, None, Care::USUAL, &mut random, &mut spent);
         let made = made.map(|to| to.into_iter().map(|c| c as CoreIndex).collect::<Vec<_>>());
         let halves = made.filter(|_| has_time_for(12.0)).map(|mapping| {
             let there = best.offer(&mapping);
@@ -180,6 +187,24 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
             if then < there { (home, then) } else { (mapping, there) }
         });
         (halves, spent.looks as f64)
+    };
+    // Groups within the bound, made better as long as that gains something; as near home as they can be first.
+    let group = |most: f64, care: Care, best: &mut Best| -> (Option<Vec<CoreIndex>>, f64) {
+        let hurry = || !has_time_for(20.0);
+        let mut spent = Spent { looks: 0, limit: (KWAY * looks) as usize, late: &hurry };
+        let mut random = Random::new(!options.seed);
+        let mut kway = Kway::new(&model, most, &mut random, &mut spent);
+        let groups = kway.groups(care).filter(|_| has_time_for(12.0)).map(|made| {
+            let home = at_home(&model, &made);
+            let from = if best.offer(&made) <= best.offer(&home) { made } else { home };
+            let mut last = from.clone();
+            kway.again(&from, |made| {
+                last.copy_from_slice(made);
+                best.offer_and_judge(made).communication_s
+            });
+            last
+        });
+        (groups, spent.looks as f64)
     };
     // Passes by gain of groups that are near the bound, until they are below it.
     let settle = |from: &[CoreIndex], best: &mut Best| -> f64 {
@@ -205,6 +230,21 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     };
     let (mut looks_of_halving, mut looks_of_settling) = (0.0, 0.0);
     let mut is_halved = false;
+    if let (Some(most), Some(care)) = (within, care)
+        && has_time_for(32.0)
+    {
+        let (groups, took) = group(most, care, &mut best);
+        looks_of_halving = took;
+        if let Some(groups) = groups {
+            if !model.keeps_bounds(&groups) {
+                looks_of_settling += settle(&groups, &mut best);
+            }
+            grouped.clone_from(&best.mapping);
+        }
+    }
+    let is_grouped = !grouped.is_empty();
+    let planned = looks_of_halving + looks_of_settling + halving.map_or(0.0, |h| h.looks);
+    let most_of_others = OTHERS * (looks - planned).max(0.0);
     for (its_looks, other) in others {
         // Orders and copies of all tasks are made before one can stop.
         if !has_time_for(16.0) || stop() {
@@ -229,26 +269,16 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         }
         let home = at_home(&model, &mapping);
         let is_better_at_home = best.offer(&home) < there;
-        if other.name == treematch::TREEMATCH.name {
+        if other.name == treematch::TREEMATCH.name && !is_grouped {
             grouped = if is_better_at_home { home } else { mapping };
         }
     }
     // Those of `treematch` are to be taken below the bound first.
-    let unsettled = if groups_first { std::mem::take(&mut grouped) } else { Vec::new() };
-    if groups_first && halving.is_some() && has_time_for(32.0) {
-        let (halves, took) = halve(&mut best);
-        looks_of_halving = took;
-        if let Some((halves, _)) = halves {
-            looks_of_settling += settle(&halves, &mut best);
-            grouped.clone_from(&best.mapping);
-        }
-    }
-    if groups_first && all_may_move && !unsettled.is_empty() && has_time_for(16.0) {
-        looks_of_settling += settle(&unsettled, &mut best);
+    if groups_first && all_may_move && !is_grouped && !grouped.is_empty() && has_time_for(16.0) {
+        looks_of_settling += settle(&grouped, &mut best);
         grouped.clone_from(&best.mapping);
     }
-    if !groups_first
-        && has_time_for(32.0)
+    if has_time_for(32.0)
         && let Some(halving) = halving
         && (!halving.is_dear || grouped.is_empty() || is_scattered(&model, &grouped))
     {
@@ -423,7 +453,6 @@ struct Halving {
     is_cheap: bool,
     /// So much of it that it is left out where another mapper has found groups.
     is_dear: bool,
-    care: Care,
 }
 
 /// What `treematch` takes: a level of the machine after the other, whatever the number of cores.
@@ -433,26 +462,16 @@ fn treematch_looks(model: &Model<'_>) -> f64 {
 }
 
 /// What halving takes, where there is so much: always where it is little; where it is much, as long as the
-/// present mapping has not been made with an eye to communication, or groups are what counts.
-fn halving_looks(model: &Model<'_>, looks: f64, groups_first: bool) -> Option<Halving> {
+/// present mapping has not been made with an eye to communication.
+fn halving_looks(model: &Model<'_>, looks: f64) -> Option<Halving> {
     let halvings = (model.cluster.cores().len() as f64).log2().ceil();
     let links = model.graph.len() + 2 * model.graph.pairs();
     let takes = HALVING_LOOKS * halvings * links as f64;
     let part = takes / looks;
     let is_cheap = part <= HALVING / 10.0;
-    let is_worth =
-        is_cheap || part <= HALVING && (groups_first || is_scattered(model, model.present));
-    let is_dear = !groups_first && part > HALVING / 2.0;
-    // Where groups are what counts, what is left of its part goes into better ones.
-    let care = match groups_first {
-        true => {
-            let (tasks, cores) = (model.graph.len() as f64, model.cluster.cores().len());
-            let links = 2.0 * model.graph.pairs() as f64 / tasks;
-            Care::worth(CARE * HALVING * looks - takes, cores, tasks / cores as f64, links)
-        }
-        false => Care::USUAL,
-    };
-    is_worth.then_some(Halving { looks: takes, is_cheap, is_dear, care })
+    let is_worth = is_cheap || part <= HALVING && is_scattered(model, model.present);
+    let is_dear = part > HALVING / 2.0;
+    is_worth.then_some(Halving { looks: takes, is_cheap, is_dear })
 }
 
 /// Whether a mapping communicates hardly less than one by lot.

@@ -214,6 +214,12 @@ impl<'a> Model<'a> {
         all_s
     }
 
+    /// Whether a mapping is within the bounds, but for rounding.
+    pub(super) fn keeps_bounds(&self, mapping: &[CoreIndex]) -> bool {
+        let value = self.value(mapping);
+        value.too_many == 0 && value.excess <= 1e-12
+    }
+
     pub(super) fn value(&self, mapping: &[CoreIndex]) -> Value {
         self.judge(mapping).value
     }

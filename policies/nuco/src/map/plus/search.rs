@@ -13,7 +13,7 @@
 //! - there, too: a migrated task to any core, in exchange for another migrated task, or home for
 //!   another task of the core that it came from.
 
-use super::model::{Model, Value};
+use super::model::{Judged, Model, Value};
 use evenly_cluster::CoreIndex;
 use evenly_model::TaskIndex;
 use evenly_model::stats::Random;
@@ -42,6 +42,11 @@ impl<'m, 'a> Best<'m, 'a> {
 
     /// Takes it if it is better; what it is worth.
     pub(super) fn offer(&mut self, mapping: &[CoreIndex]) -> Value {
+        self.offer_and_judge(mapping).value
+    }
+
+    /// The same, and all that is known of it then.
+    pub(super) fn offer_and_judge(&mut self, mapping: &[CoreIndex]) -> Judged {
         let judged = self.model.judge(mapping);
         if judged.value < self.value {
             self.value = judged.value;
@@ -50,7 +55,7 @@ impl<'m, 'a> Best<'m, 'a> {
             self.mapping.clear();
             self.mapping.extend_from_slice(mapping);
         }
-        judged.value
+        judged
     }
 }
 
