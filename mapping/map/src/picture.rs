@@ -2,7 +2,7 @@
 //! colour.
 //!
 //! Invariant: what of `nuco+` is drawn is on the front, each point once, in the colour of its quarter of the
-//! third objective; mappings of others are drawn by name.
+//! third objective; mappings of others are crosses, by name.
 
 use crate::case::Mapped;
 use crate::front::{Front, Point};
@@ -96,7 +96,7 @@ impl Front {
         // Colours of their own: not those of the others.
         let colours = [2, 3, 6].into_iter().chain(8..24).cycle();
         for (m, colour) in self.judged.iter().zip(colours) {
-            series.push(Series::new(m.name.as_str(), colour, Look::Marks, vec![at(m)]));
+            series.push(Series::new(m.name.as_str(), colour, Look::Crosses, vec![at(m)]));
         }
         let x = Axis::linear("migrations", "migrations").showing(0.0);
         let chart = Chart { x, y: up.axis.clone(), series };
@@ -159,7 +159,8 @@ mod tests {
         let f = front(&points, vec![mapped("a", 0.1, 110.0, 6)]);
         let [imbalance, messages] = f.pictures("x");
         let marks = |p: &Picture| -> Vec<(String, Vec<(f64, f64)>)> {
-            let marked = p.chart.series.iter().filter(|s| s.look == Look::Marks);
+            let looks = [Look::Marks, Look::Crosses];
+            let marked = p.chart.series.iter().filter(|s| looks.contains(&s.look));
             marked.map(|s| (s.name.clone(), s.points.clone())).collect()
         };
         let one = |name: &str, x: f64, y: f64| (name.to_owned(), vec![(x, y)]);

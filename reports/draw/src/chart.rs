@@ -70,6 +70,8 @@ pub enum Look {
     Dotted,
     /// A mark at each point: what was simulated.
     Marks,
+    /// A cross at each point: what is compared with the marks.
+    Crosses,
     /// Marks, and a thin line through them.
     Joined,
     /// A bar at each name.
@@ -162,6 +164,15 @@ impl Side {
     }
 
     fn of(axis: &Axis, values: impl Iterator<Item = f64>, room: bool) -> Self {
+        let mut side = Self::with_all_digits(axis, values, room);
+        if !side.named {
+            let short = |(value, text)| (value, in_short(value, text));
+            side.ticks = side.ticks.into_iter().map(short).collect();
+        }
+        side
+    }
+
+    fn with_all_digits(axis: &Axis, values: impl Iterator<Item = f64>, room: bool) -> Self {
         let all = values.chain(axis.shows).filter(|v| v.is_finite());
         let (mut least, mut most) =
             all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
@@ -191,16 +202,31 @@ impl Side {
     }
 }
 
-/// 1, 2 and 5 times the powers of ten; the powers alone where that is a lot.
+/// 1, 2 and 5 times the powers of ten; the powers alone where that is a lot, and all of them from 1 to 9 times where it
+/// is too little to read a value from.
 fn decades(from: f64, to: f64) -> Vec<(f64, String)> {
-    let many = (to / from).log10() > 4.0;
     let first = from.log10().floor() as i32;
-    let factors: &[f64] = if many { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    (first..first + 30)
-        .flat_map(|p| factors.iter().map(move |f| f * 10f64.powi(p)))
-        .filter(|v| (from..=to).contains(v))
-        .map(|v| (v, number(v)))
-        .collect()
+    let with = |factors: &'static [f64]| -> Vec<(f64, String)> {
+        (first..first + 30)
+            .flat_map(|p| factors.iter().map(move |f| f * 10f64.powi(p)))
+            .filter(|v| (from..=to).contains(v))
+            .map(|v| (v, number(v)))
+            .collect()
+    };
+    if (to / from).log10() > 4.0 {
+        return with(&[1.0]);
+    }
+    let some = with(&[1.0, 2.0, 5.0]);
+    if some.len() > 2 { some } else { with(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]) }
+}
+
+/// A number at an axis, where there is no room for many digits.
+fn in_short(value: f64, text: String) -> String {
+    match value.abs() {
+        v if v >= 1e9 => format!("{} G", number(value / 1e9)),
+        v if v >= 1e6 => format!("{} M", number(value / 1e6)),
+        _ => text,
+    }
 }
 
 impl Chart {
@@ -262,7 +288,7 @@ impl Chart {
                 let at = [(x, y - 4.0), (x + 24.0, y - 4.0)];
                 let mark = [(x + 12.0, y - 4.0)];
                 match s.look {
-                    Look::Marks => draw_series(out, s, &mark),
+                    Look::Marks | Look::Crosses => draw_series(out, s, &mark),
                     Look::Joined => {
                         line(out, s.colour, THIN, &at);
                         marks(out, s.colour, &mark);
@@ -307,12 +333,24 @@ fn line(out: &mut Canvas, colour: usize, more: &[(&str, &str)], points: &[(f64, 
     out.path(Paint::line(colour).with(more), &path);
 }
 
+/// From the middle of a cross to its ends.
+const CROSS: f64 = 3.5;
+
 /// A round dot at each point.
 fn marks(out: &mut Canvas, colour: usize, points: &[(f64, f64)]) {
     let mut path = Path::default();
     points.iter().for_each(|at| path.dot(*at));
     let round = [("stroke-width", "6"), ("stroke-linecap", "round")];
     out.path(Paint::stroke(colour).with(&round), &path);
+}
+
+fn crosses(out: &mut Canvas, colour: usize, points: &[(f64, f64)]) {
+    let mut path = Path::default();
+    for &(x, y) in points {
+        path.line([(x - CROSS, y - CROSS), (x + CROSS, y + CROSS)]);
+        path.line([(x - CROSS, y + CROSS), (x + CROSS, y - CROSS)]);
+    }
+    out.path(Paint::line(colour).with(&[("stroke-width", "2")]), &path);
 }
 
 fn draw_series(out: &mut Canvas, series: &Series, points: &[(f64, f64)]) {
@@ -322,6 +360,7 @@ fn draw_series(out: &mut Canvas, series: &Series, points: &[(f64, f64)]) {
         Look::Dashed => line(out, colour, &[("stroke-dasharray", "7 4")], points),
         Look::Dotted => line(out, colour, &[("stroke-dasharray", "2 3")], points),
         Look::Marks => marks(out, colour, points),
+        Look::Crosses => crosses(out, colour, points),
         Look::Joined => {
             line(out, colour, THIN, points);
             marks(out, colour, points);
@@ -371,6 +410,22 @@ mod tests {
     }
 
     #[test]
+    fn crosses_are_two_lines_each() {
+        let mut c = chart(Axis::linear("x", "x"), vec![(1.0, 1.0), (2.0, 3.0)]);
+        c.series[0].look = Look::Crosses;
+        let svg = c.svg("t");
+        // Two points, and the one of the legend.
+        let path = |of: &str| svg.split("<path").skip(1).filter(|p| p.contains(of)).count();
+        assert_eq!(path("stroke-width=\"2\""), 2, "{svg}");
+        let drawn: usize = svg
+            .split(" d=\"")
+            .skip(1)
+            .map(|p| p[..p.find('"').unwrap()].matches('M').count())
+            .sum();
+        assert_eq!(drawn, 6, "{svg}");
+    }
+
+    #[test]
     fn points_are_inside_and_ticks_are_round() {
         let side = Side::of(&Axis::linear("x", "x"), [0.97, 1.83].into_iter(), false);
         assert_eq!((side.from, side.to), (0.8, 2.0));
@@ -379,6 +434,12 @@ mod tests {
         let texts: Vec<&str> = side.ticks.iter().map(|t| t.1.as_str()).collect();
         assert_eq!(texts, ["0.5", "1", "2", "5", "10", "20", "50", "100"]);
         assert!([0.3, 1.0, 120.0].iter().all(|&v| (0.0..=1.0).contains(&side.part(v))));
+        let side = Side::of(&Axis::log("x", "x"), [4e5, 2.4e7].into_iter(), false);
+        let texts: Vec<&str> = side.ticks.iter().map(|t| t.1.as_str()).collect();
+        assert_eq!(texts, ["500000", "1 M", "2 M", "5 M", "10 M", "20 M"]);
+        let side = Side::of(&Axis::log("x", "x"), [2_900.0, 5_900.0].into_iter(), false);
+        let texts: Vec<&str> = side.ticks.iter().map(|t| t.1.as_str()).collect();
+        assert_eq!(texts, ["3000", "4000", "5000", "6000"]);
         // One value, or none, is a chart as well.
         for points in [vec![], vec![(1.0, 1.0)]] {
             let svg = chart(Axis::linear("x", "x"), points).svg("t");
