@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! prices of a migration, from nothing to all of the makespan   -> both ends
-//! bounds on imbalance, from the least that there is            -> what balance costs
+//! bounds on imbalance, from none on                            -> how little there can be
+//! and from the least that there is                             -> what balance costs
 //! bounds on migrations in the widest gaps between all these,
 //!     in turn with the least imbalance, with more and with any -> what is between
 //! the bounds of each mapping that others made                  -> whether that can be beaten
@@ -24,9 +25,11 @@ use std::fmt::Write;
 const PRICES: u32 = 8;
 /// The least price above nothing, as a part of the makespan.
 const LEAST: f64 = 1e-5;
-/// Bounds on imbalance that are tried: none at all, to see how little there can be, and from that up to the
-/// present imbalance.
-const LEVELS: u32 = 8;
+/// Bounds on imbalance that are tried to see how little there can be. Where none at all is out of reach, a search that
+/// is short comes nearer to it with a bound that it can keep.
+const SMALL: [f64; 4] = [0.0, 1e-3, 2e-3, 5e-3];
+/// Bounds on imbalance that are tried from that up to the present imbalance.
+const LEVELS: u32 = 7;
 /// The least imbalance above none that is a bound.
 const LEAST_IMBALANCE: f64 = 1e-3;
 /// Bounds on migrations that are tried in gaps.
@@ -64,7 +67,7 @@ impl Case {
     ) -> Front {
         let front = Front { judged, ..Front::default() };
         let Some(searcher) = MAPPERS.iter().find(|m| m.effort.searches()) else { return front };
-        let all = (PRICES + 1 + LEVELS) as usize + GAPS + front.judged.len();
+        let all = (PRICES + 1 + LEVELS) as usize + SMALL.len() + GAPS + front.judged.len();
         let mut told = |steps| done(steps, all);
         let mut search = Search { case: self, searcher, options, front, steps: 0, done: &mut told };
         search.prices();
@@ -112,11 +115,13 @@ impl Search<'_> {
 
     fn levels(&mut self) {
         let present = self.case.before().objectives.imbalance;
-        self.within(None, Some(0.0));
+        for bound in SMALL {
+            self.within(None, Some(bound));
+        }
         let least = self.front.least_imbalance(usize::MAX).max(LEAST_IMBALANCE);
         let step = (present / least).max(1.0);
-        for k in 1..LEVELS {
-            let level = least * step.powf(f64::from(k) / f64::from(LEVELS));
+        for k in 1..=LEVELS {
+            let level = least * step.powf(f64::from(k) / f64::from(LEVELS + 1));
             self.within(None, Some(level));
         }
     }

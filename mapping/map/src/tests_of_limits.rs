@@ -20,11 +20,15 @@ fn scattered(by_work: bool) -> Case {
     let cluster = Cluster::even(2, 4, 2.0).unwrap();
     let nature = Nature::default();
     let input = Input { graph, nature, tasks_file: "o.csv".into(), notes: Vec::new() };
+    case(input, cluster, by_work)
+}
+
+fn case(input: Input, cluster: Cluster, by_work: bool) -> Case {
     let (present, from) = present(&input, &cluster, None).unwrap();
     Case {
         input,
         cluster,
-        topology: "numa:2 core:4".into(),
+        topology: "as given".into(),
         factors_from: "given",
         caches_from: None,
         present,
@@ -72,4 +76,35 @@ fn migrations_are_the_hard_bound() {
         assert_eq!(json["notes"].as_array().unwrap().len(), 1 + usize::from(o.imbalance > 0.01));
     }
     assert!(last < 0.1 * before, "{last} of {before}");
+}
+
+/// A recorded program: what is found is there once, as it is printed; and the front has as little imbalance as a run
+/// within a bound alone.
+#[test]
+fn a_front_reaches_what_a_bound_on_imbalance_does() {
+    use evenly_nuco::map::{Options, mapper};
+    use std::collections::HashSet;
+    let dump = |name: &str| {
+        let charm = "../../policies/nuco/tests/data/charm";
+        Some(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(charm).join(name))
+    };
+    let [objects, edges] = ["lb_test_p32.objects.csv", "lb_test_p32.edges.csv"].map(dump);
+    let input = Files { objects, edges, ..Files::default() }.read().unwrap();
+    let case = case(input, Cluster::even(4, 8, 2.0).unwrap(), true);
+    let time_limit = evenly_model::Nanos::from_millis(20);
+    let options = Options { time_limit, ..Options::default() };
+    let front = case.front(&options, Vec::new(), |_, _| {});
+    let csv = front.csv();
+    // But for how it came about, which is the second column.
+    let row = |l: &str| l.split(',').skip(2).map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<_> = csv.lines().skip(1).map(row).collect();
+    let different: HashSet<_> = rows.iter().map(|r| r[..3].to_vec()).collect();
+    assert_eq!(different.len(), rows.len(), "{csv}");
+    for most in [0.0, 0.002, 0.01, 0.05] {
+        let options = Options { max_imbalance: Some(most), ..options.clone() };
+        let alone = case.map(mapper("nuco+").unwrap(), &options).objectives;
+        let reaches =
+            front.best().any(|p| p.mapped.objectives.imbalance <= alone.imbalance.max(most));
+        assert!(reaches, "{most}: {alone:?}\n{csv}");
+    }
 }
