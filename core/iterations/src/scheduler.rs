@@ -265,7 +265,8 @@ impl Scheduler {
             _ if self.policy.sizes().is_some() => iterations.div_ceil(u64::from(u32::MAX) / 2),
             _ => return Tasks::new(iterations, smallest, lead, self.memory.processors()),
         };
-        Tasks::of_size(iterations, size.max(1).div_ceil(smallest) * smallest, lead)
+        let size = size.max(1).div_ceil(smallest).saturating_mul(smallest);
+        Tasks::of_size(iterations, size, lead)
     }
 
     /// The powers of those on one node.
@@ -673,6 +674,31 @@ mod tests {
                 let own = section.bytes(&tasks.bounds(task));
                 let meets = if coefficient < 0 { own.end } else { own.start };
                 assert_eq!((i128::from(address) + meets) % 64, 0, "{coefficient}, {address}");
+            }
+        }
+    }
+
+    /// Would catch: a size that goes past all numbers, and so is 0, where its tasks are counted.
+    #[test]
+    fn the_longest_loop_is_handed_out() {
+        for (policy, processors) in Policy::ALL.into_iter().flat_map(|p| [(p, 1), (p, 3)]) {
+            let bounds = Bounds { lower: i64::MIN, upper: i64::MAX, stride: 1 };
+            let (used, array) = (Use::Writes, ArrayId(0));
+            let section = Section { array, used, element_bytes: 8, coefficient: 1, constant: 0 };
+            let region = Region { sections: vec![section], ..Region::default() };
+            let mut scheduler =
+                Scheduler::new(region, policy, Memory::of_one_node(processors, LINE_BYTES));
+            let mut common = Common::new(processors);
+            for address in [0, 8, 4_096, u64::MAX] {
+                let tasks = scheduler.begin(&mut common, bounds, address).0.tasks;
+                assert_eq!(tasks.iterations(), u64::MAX);
+                let last = tasks.bounds(tasks.count() - 1);
+                assert!(last.end == u64::MAX && !last.is_empty(), "{policy}: {tasks:?}");
+                let measured =
+                    vec![Measured { time: Nanos(1_000_000), iterations: 1 << 56 }; processors];
+                let outcome =
+                    Outcome { measured: &measured, makespan: Nanos(1_000_000), carried_out: None };
+                scheduler.end(&mut common, outcome);
             }
         }
     }
