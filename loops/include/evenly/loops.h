@@ -73,7 +73,8 @@ evenly_loop *evenly_begin(evenly_region *region, size_t thread, int64_t lb, int6
 int evenly_next_task(evenly_loop *loop, int64_t *lb, int64_t *ub, int64_t *stride);
 
 /* What all threads give, put together in the order of their numbers: each gets the same. By all threads, after the loop, which wait
- * for each other. A sum differs in its last digits as iterations are divided in other ways. */
+ * for each other; after several loops in the same order. A sum differs in its last digits as iterations are divided in other ways.
+ * Values of uint64_t have the same sum as int64_t, but the order of int64_t (evenly::loop in C++ keeps theirs). */
 double evenly_reduce_double(evenly_loop *loop, int operation, double given);
 int64_t evenly_reduce_int64(evenly_loop *loop, int operation, int64_t given);
 
@@ -105,6 +106,8 @@ namespace evenly {
 class loop {
 	evenly_region *region;
 	evenly_loop *own;
+	/* Then the thread may have begun another one, which is not this object's to give up. */
+	bool has_ended = false;
 
 public:
 	loop(evenly_region *of, size_t thread, int64_t from, int64_t to, int64_t by = 1)
@@ -118,24 +121,30 @@ public:
 	loop &operator=(const loop &) = delete;
 	~loop()
 	{
-		if (own)
+		if (own && !has_ended)
 			evenly_abandon(own);
 	}
 	bool next(int64_t &lb, int64_t &ub, int64_t &stride)
 	{
-		bool more = evenly_next_task(own, &lb, &ub, &stride);
-		if (!more)
-			check();
-		return more;
+		if (!has_ended && evenly_next_task(own, &lb, &ub, &stride))
+			return true;
+		has_ended = true;
+		check();
+		return false;
 	}
-	/* As a double, or as an int64_t where it is an integer. */
+	/* As a double, or in all its digits where it is an integer. */
 	template <typename T> T reduce(int operation, T given)
 	{
 		static_assert(std::is_arithmetic<T>::value, "numbers are reduced");
 		T all;
-		if constexpr (std::is_integral<T>::value)
-			all = static_cast<T>(evenly_reduce_int64(own, operation, static_cast<int64_t>(given)));
-		else
+		if constexpr (std::is_integral<T>::value) {
+			static_assert(sizeof(T) <= sizeof(int64_t), "integers have at most 64 bits");
+			/* Of 64 bits without a sign, so that their order is kept; a sum has the same bits by either type. */
+			constexpr bool wide = std::is_unsigned<T>::value && sizeof(T) == sizeof(int64_t);
+			const uint64_t top = wide && operation != EVENLY_SUM ? UINT64_C(1) << 63 : 0;
+			const int64_t flipped = static_cast<int64_t>(static_cast<uint64_t>(given) ^ top);
+			all = static_cast<T>(static_cast<uint64_t>(evenly_reduce_int64(own, operation, flipped)) ^ top);
+		} else
 			all = static_cast<T>(evenly_reduce_double(own, operation, static_cast<double>(given)));
 		check();
 		return all;
