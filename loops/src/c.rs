@@ -347,10 +347,13 @@ pub unsafe extern "C" fn evenly_region_policy(region: *const EvenlyRegion, name:
     else {
         return;
     };
-    let Some(mut declared) = region.declares(function) else { return };
-    match name.parse() {
-        Ok(policy) => declared.policy = Some(policy),
-        Err(error) => wrong(&format!("{function}: {error}")),
+    // What is wrong is said while no lock is held: a handler may declare something itself, or leave by longjmp.
+    let policy = match name.parse() {
+        Ok(policy) => policy,
+        Err(error) => return wrong(&format!("{function}: {error}")),
+    };
+    if let Some(mut declared) = region.declares(function) {
+        declared.policy = Some(policy);
     }
 }
 

@@ -172,6 +172,16 @@ fn what_is_no_argument_is_said() {
     assert_eq!(lines[6], "a team has from 1 to 1024 threads, not 0");
 }
 
+/// Would catch: a lock that is held while a handler is called.
+#[test]
+fn a_handler_declares_loops_and_leaves_by_longjmp() {
+    let said = printed(Command::new("timeout").arg("60").arg(wrong()).arg("handles"));
+    let called: Vec<_> = said.lines().map(|line| line.split(';').next()).collect();
+    let expected =
+        |name| Some(format!("evenly_region_policy: no policy for loops is called '{name}'"));
+    assert_eq!(called, [expected("fast").as_deref(), expected("faster").as_deref()]);
+}
+
 /// Would catch: a wrong answer, where the program did not say what to do.
 #[test]
 fn a_program_that_has_no_handler_is_aborted_with_one_line() {

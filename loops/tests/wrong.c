@@ -136,6 +136,16 @@ static void pools(void)
 	evenly_team_free(one);
 }
 
+/* It declares something, and leaves once by return and once by longjmp. */
+static void declares(const char *message)
+{
+	static int calls;
+	says(message);
+	evenly_region_policy(region, "static");
+	if (calls++)
+		longjmp(out, 1);
+}
+
 static void *second(void *unused)
 {
 	(void)unused;
@@ -172,6 +182,14 @@ int main(int argc, char **argv)
 			_exit(0);
 		}
 		waitpid(child, NULL, 0);
+		return 0;
+	}
+	if (is("handles")) {
+		evenly_loops_on_error(declares);
+		evenly_region_policy(region, "fast");
+		if (!setjmp(out))
+			evenly_region_policy(region, "faster");
+		evenly_region_overtakes(region);
 		return 0;
 	}
 	if (is("pools")) {
