@@ -3,16 +3,19 @@
 //! Invariants:
 //! - A pointer that is NULL is answered by a message, or by nothing to do; of any other the caller promises that it came from here,
 //!   and was not freed.
-//! - What a thread has begun is given up when the thread ends, so that no other waits for it.
+//! - What a thread has begun is given up when the thread ends, so that no other waits for it; not when the process ends, whose status
+//!   would be that of a program which did something wrong.
 
 use crate::declare::{Array, Team};
 use crate::error::LoopsError;
+use crate::process::at_thread_end;
 use crate::region::{Region, State};
 use crate::team::{lock, this_thread};
 use evenly_iterations::{Access, Bounds, Load, Policy, Use};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
@@ -87,9 +90,12 @@ struct At {
     known_to: u64,
 }
 
-/// Loops that a thread of the program has begun at some time.
-#[derive(Debug, Default)]
-struct Begun(RefCell<Vec<(Weak<EvenlyRegion>, usize)>>);
+/// Loops that a thread of the program has begun at some time. Nothing drops them: that would be done at the end of the process, too.
+#[derive(Debug)]
+struct Begun(RefCell<ManuallyDrop<Vec<Place>>>);
+
+/// A loop, and the number of a thread in it.
+type Place = (Weak<EvenlyRegion>, usize);
 
 impl Begun {
     fn add(&self, region: &Weak<EvenlyRegion>, thread: usize) {
@@ -99,12 +105,14 @@ impl Begun {
             known.strong_count() > 0 && !(known.ptr_eq(region) && *number == thread)
         });
         all.push((Weak::clone(region), thread));
+        drop(all);
+        at_thread_end(thread_ends);
     }
-}
 
-impl Drop for Begun {
-    fn drop(&mut self) {
-        for (region, thread) in self.0.take() {
+    /// The thread ends.
+    fn end(&self) {
+        let begun = std::mem::take(&mut **self.0.borrow_mut());
+        for (region, thread) in begun {
             let Some(region) = region.upgrade() else { continue };
             let Some(begun) = region.region.get() else { continue };
             // The number may belong to another thread by now.
@@ -117,7 +125,11 @@ impl Drop for Begun {
 }
 
 thread_local! {
-    static BEGUN: Begun = Begun::default();
+    static BEGUN: Begun = const { Begun(RefCell::new(ManuallyDrop::new(Vec::new()))) };
+}
+
+extern "C" fn thread_ends(_: *mut c_void) {
+    BEGUN.with(Begun::end);
 }
 
 impl EvenlyLoop {
@@ -401,8 +413,7 @@ pub unsafe extern "C" fn evenly_begin(
     now.state = Some(state);
     let known_to = this_thread();
     if now.known_to != known_to {
-        // While a thread ends nobody is left to give up what it begins.
-        let _ = BEGUN.try_with(|begun| begun.add(&at.itself, thread));
+        BEGUN.with(|begun| begun.add(&at.itself, thread));
         now.known_to = known_to;
     }
     at

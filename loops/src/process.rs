@@ -1,9 +1,10 @@
 //! What C's library knows of this process.
 
-use std::ffi::{c_int, c_ulong};
-use std::sync::Once;
+use crate::telling::soon;
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, Once};
 
 /// How often a process that led to this one was a child by `fork`, since it was first asked.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -40,6 +41,52 @@ pub(crate) fn at_exit(function: extern "C" fn()) {
     // SAFETY: it is a function of C's library, given one that is there for as long as this library is. Where there is no room
     // for it, it is not called.
     unsafe { atexit(function) };
+}
+
+/// By which C's library knows whose end is asked for.
+enum Key {
+    None,
+    Known(c_uint),
+    /// The process ends, or this library is unloaded.
+    Gone,
+}
+
+static KEY: Mutex<Key> = Mutex::new(Key::None);
+
+/// Has a function called when the calling thread ends, which is the same one each time. It is not called when the process ends, as
+/// what drops a thread-local value is for the thread that calls `exit`, or returns from `main`.
+pub(crate) fn at_thread_end(function: extern "C" fn(*mut c_void)) {
+    type Function = extern "C" fn(*mut c_void);
+    unsafe extern "C" {
+        fn pthread_key_create(key: *mut c_uint, function: Option<Function>) -> c_int;
+        fn pthread_setspecific(key: c_uint, value: *const c_void) -> c_int;
+    }
+    let Some(mut known) = soon(&KEY) else { return };
+    if matches!(*known, Key::None) {
+        let mut key = 0;
+        // SAFETY: it is a function of C's library, which writes a number to where it is told. What it is given to call is there
+        // for as long as this library is, before the end of which the key is deleted.
+        if unsafe { pthread_key_create(&raw mut key, Some(function)) } == 0 {
+            at_exit(forget_thread_ends);
+            *known = Key::Known(key);
+        }
+    }
+    if let Key::Known(key) = *known {
+        // SAFETY: it is a function of C's library, given a key that came from it, and is not deleted while the lock is held. The
+        // value is nothing but a mark: not NULL, so that the function is called.
+        unsafe { pthread_setspecific(key, std::ptr::dangling()) };
+    }
+}
+
+extern "C" fn forget_thread_ends() {
+    unsafe extern "C" {
+        fn pthread_key_delete(key: c_uint) -> c_int;
+    }
+    let Some(mut known) = soon(&KEY) else { return };
+    if let Key::Known(key) = std::mem::replace(&mut *known, Key::Gone) {
+        // SAFETY: it is a function of C's library, given a key that came from it, and is used no more.
+        unsafe { pthread_key_delete(key) };
+    }
 }
 
 /// Whether it has privileges that whoever started it has not: what its environment says is not to be followed.

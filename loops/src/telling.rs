@@ -79,7 +79,7 @@ struct Seen {
 }
 
 /// A lock, if it can be had soon: in a child after `fork` a thread may hold it that is not there.
-fn soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub(crate) fn soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..100 {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),

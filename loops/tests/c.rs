@@ -144,6 +144,19 @@ fn who_is_missing_is_told_once_and_waited_for() {
     });
 }
 
+/// Would catch: a status that is lost, and handlers that are cut short, as another thread aborts the process meanwhile.
+#[test]
+fn a_process_that_exits_within_a_loop_is_not_aborted() {
+    for way in ["exits", "returns"] {
+        let mut program = Command::new("timeout");
+        program.arg("60").arg(wrong()).args([way, "abort"]).env_remove("LD_LIBRARY_PATH");
+        let output = program.output().unwrap();
+        assert_eq!(output.status.code(), Some(42), "{way}: {output:?}");
+        assert_eq!(output.stdout, b"exits\n", "{way}");
+        assert!(output.stderr.is_empty(), "{way}: {output:?}");
+    }
+}
+
 /// Would catch: a variable that a script sets to nothing, and that ends the program.
 #[test]
 fn an_empty_variable_says_nothing() {

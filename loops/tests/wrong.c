@@ -56,6 +56,11 @@ static evenly_loop *go_on(evenly_region *of, size_t thread)
 			continue;
 		if (is("ends"))
 			pthread_exit(NULL);
+		if (is("exits")) {
+			/* The other thread waits at the end of the loop. */
+			usleep(20000);
+			exit(42);
+		}
 		if (is("leaves") || is("sums"))
 			evenly_abandon(loop);
 		if (is("jumps"))
@@ -156,9 +161,18 @@ static void *second(void *unused)
 	return NULL;
 }
 
+/* For longer than a thread sleeps at a time. */
+static void lasts(void)
+{
+	usleep(200000);
+	says("exits");
+}
+
 int main(int argc, char **argv)
 {
 	way = argc > 1 ? argv[1] : "";
+	if (is("exits") || is("returns"))
+		atexit(lasts);
 	if (argc < 3)
 		evenly_loops_on_error(says);
 	team = evenly_team_new(2);
@@ -198,6 +212,13 @@ int main(int argc, char **argv)
 	}
 	pthread_t thread;
 	pthread_create(&thread, NULL, second, NULL);
+	if (is("returns")) {
+		/* In the middle of the loop. */
+		int64_t lb, ub, stride;
+		evenly_next_task(evenly_begin(region, 0, 0, 100, 1), &lb, &ub, &stride);
+		usleep(20000);
+		return 42;
+	}
 	go_by_plan(0);
 	pthread_join(thread, NULL);
 	evenly_region_free(region);
