@@ -135,6 +135,11 @@ impl Board {
         self.done.has_reached(instance)
     }
 
+    /// Whether no instance has begun that is not done.
+    pub fn is_done(&self) -> bool {
+        self.done.has_reached(self.claimed.load(Acquire))
+    }
+
     /// Takes the last task of whoever has most left: whose it was, and its place there.
     pub fn steal(&self, instance: u32) -> Option<(usize, u16)> {
         loop {

@@ -40,6 +40,8 @@ mod declare;
 mod error;
 pub mod gate;
 #[cfg(not(loom))]
+mod gathering;
+#[cfg(not(loom))]
 #[allow(unsafe_code, reason = "functions of C's library")]
 mod process;
 pub mod queue;

@@ -3,6 +3,7 @@
 use crate::board::{Begun, Board};
 use crate::error::LoopsError;
 use crate::gate::Patience;
+use crate::gathering::Gathering;
 use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
 use crate::telling::Teller;
@@ -41,6 +42,7 @@ pub struct Region {
     board: Arc<Board>,
     shown: Shown,
     lanes: Box<[CachePadded<Lane>]>,
+    gathering: Gathering,
     scheduler: Mutex<Scheduler>,
     /// Where the array is by which iterations are placed.
     address: u64,
@@ -70,6 +72,7 @@ impl Region {
             board,
             shown: Shown::new(threads),
             lanes: (0..threads).map(|_| CachePadded::default()).collect(),
+            gathering: Gathering::new(threads),
             address: address.map_or(0, |(_, address)| *address),
             scheduler: Mutex::new(Scheduler::new(
                 declared,
@@ -368,12 +371,15 @@ impl Region {
         let instance = self.lanes[thread].instance.load(Relaxed);
         let has_begun = move |other| self.has_begun(other, instance);
         let gives_up = || self.board.is_given_up();
-        self.team.gather(thread, given, &self.name, has_begun, gives_up).ok_or_else(|| {
+        let gathered =
+            self.gathering.gather(&self.team, thread, given, &self.name, has_begun, gives_up);
+        gathered.ok_or_else(|| {
             if !self.team.is_forked() {
                 let why =
                     "a thread ended, or went on to another loop, before it had reduced".into();
                 self.give_up(LoopsError::GivenUp { region: self.name.clone(), why });
             }
+            self.gathering.wake();
             self.why_not()
         })
     }

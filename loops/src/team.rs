@@ -4,7 +4,7 @@ use crate::MOST_THREADS;
 use crate::board::Board;
 use crate::crowd::Crowd;
 use crate::error::{LoopsError, Reason};
-use crate::gate::{Gate, Patience};
+use crate::gate::Patience;
 use crate::process;
 use crate::watch::{LONG_SLEEPS, Missing, Order, tell};
 use crossbeam_utils::CachePadded;
@@ -56,9 +56,6 @@ struct Member {
     /// How many loops it has begun, and which ones last.
     begun: AtomicU32,
     order: Order,
-    /// How often it has gathered, and what it gave, this time and the time before.
-    gathered: AtomicU32,
-    given: [AtomicU64; 2],
 }
 
 /// So many threads of the program, which it makes itself: each has a number, from 0 on.
@@ -68,10 +65,6 @@ pub(crate) struct Shared {
     loops: Mutex<Vec<(String, Weak<Board>)>>,
     pub(crate) common: Mutex<Common>,
     arrays: Mutex<Vec<u64>>,
-    came: AtomicU32,
-    gathered: Gate,
-    /// Somebody did not come, and so what others gather is not told apart any longer.
-    scattered: AtomicBool,
     crowd: Mutex<Crowd>,
     /// There are more threads than CPUs.
     is_crowd: AtomicBool,
@@ -101,9 +94,6 @@ impl Shared {
             loops: Mutex::default(),
             common: Mutex::new(Common::new(threads)),
             arrays: Mutex::default(),
-            came: AtomicU32::new(0),
-            gathered: Gate::default(),
-            scattered: AtomicBool::new(false),
             crowd: Mutex::default(),
             is_crowd: AtomicBool::new(false),
             in_order: AtomicBool::new(true),
@@ -175,13 +165,15 @@ impl Shared {
             .map_or_else(String::new, |(name, _)| name.clone())
     }
 
+    fn board(&self, number: u32) -> Option<Arc<Board>> {
+        lock(&self.loops).get(number as usize - 1).and_then(|(_, board)| board.upgrade())
+    }
+
     /// Gives loops up, for the same reason.
     fn give_up(&self, numbers: &[u32], why: &Arc<Reason>) {
         self.loses_order();
         for number in numbers.iter().filter(|number| **number > 0) {
-            let board =
-                lock(&self.loops).get(*number as usize - 1).and_then(|(_, board)| board.upgrade());
-            if let Some(board) = board {
+            if let Some(board) = self.board(*number) {
                 board.give_up(Arc::clone(why));
             }
         }
@@ -295,87 +287,28 @@ impl Shared {
         self.members[thread].within.store(0, Release);
     }
 
-    /// Gives each thread what all gave, in their order. All have to come, equally often. None where somebody does not: one that has
-    /// ended after it has begun, or has gone on to another loop, or all others in a child of the process; or `gives_up` says so.
-    pub(crate) fn gather(
-        &self,
-        thread: usize,
-        given: u64,
-        name: &str,
-        has_begun: impl Fn(usize) -> bool,
-        gives_up: impl Fn() -> bool,
-    ) -> Option<impl Iterator<Item = u64> + '_> {
-        let member = &self.members[thread];
-        let time = member.gathered.load(Relaxed).wrapping_add(1);
-        member.gathered.store(time, Relaxed);
-        // What was given the time before may still be read by others; what was before that not: they have come since.
-        let place = time as usize % 2;
-        member.given[place].store(given, Relaxed);
-        let is_behind =
-            |other: &Member| (other.gathered.load(Relaxed).wrapping_sub(time) as i32) < 0;
-        let begun = member.begun.load(Relaxed);
-        let is_gone = |(number, other): (usize, &CachePadded<Member>)| {
-            let went_on = (other.begun.load(Acquire).wrapping_sub(begun) as i32) > 0;
-            let left = went_on && is_behind(other) && self.in_order.load(Acquire);
-            left || is_behind(other) && has_begun(number) && other.gone.load(Acquire)
-        };
-        let misses = |sleeps| {
-            let what = || format!("a reduction after loop '{name}'");
-            self.misses(sleeps, what, "come to it", |other| !is_behind(&self.members[other]));
-            false
-        };
-        if self.came.fetch_add(1, AcqRel) + 1 == self.threads() as u32 {
-            self.came.store(0, Relaxed);
-            self.gathered.set(time);
-        } else {
-            self.gathered.wait(time, self.patience(None), |sleeps| {
-                self.scattered.load(Acquire)
-                    || self.is_forked()
-                    || gives_up()
-                    || self.members.iter().enumerate().any(is_gone)
-                    || misses(sleeps)
-            });
-        }
-        if !self.gathered.has_reached(time) || self.scattered.load(Acquire) {
-            self.scattered.store(true, Release);
-            self.gathered.wake();
-            return None;
-        }
-        Some(self.members.iter().map(move |member| member.given[place].load(Relaxed)))
+    /// How many loops a thread has begun.
+    pub(crate) fn begun(&self, thread: usize) -> u32 {
+        self.members[thread].begun.load(Acquire)
     }
-}
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
-    use super::*;
+    /// Whether a thread has begun a loop after so many, while threads begin loops in the same order.
+    pub(crate) fn went_on(&self, thread: usize, begun: u32) -> bool {
+        (self.begun(thread).wrapping_sub(begun) as i32) > 0 && self.in_order.load(Acquire)
+    }
 
-    /// Would catch: a loop that is given up, as a thread that is late has the number of one that has ended.
-    #[test]
-    fn whoever_ended_before_it_began_is_waited_for() {
-        let team = Shared::new(2).unwrap();
-        team.enter(0, 1).unwrap();
-        team.ends(1);
-        let has_begun = AtomicBool::new(false);
-        let (asked, was_asked) = std::sync::mpsc::channel();
-        let gathered = std::thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                let has_begun = |other| {
-                    let _ = asked.send(());
-                    other == 0 || has_begun.load(Acquire)
-                };
-                team.gather(0, 5, "a", has_begun, || false).map(Iterator::collect::<Vec<u64>>)
-            });
-            was_asked.recv().unwrap();
-            team.enter(1, 1).unwrap();
-            has_begun.store(true, Release);
-            let second =
-                team.gather(1, 7, "a", |_| true, || false).map(Iterator::collect::<Vec<u64>>);
-            [first.join().unwrap(), second]
-        });
-        assert_eq!(gathered, [Some(vec![5, 7]), Some(vec![5, 7])]);
-        // One that ended within is not.
-        team.ends(1);
-        assert!(team.gather(0, 5, "a", |_| true, || false).is_none());
+    /// Whether a thread is in a loop that cannot end before another one begins it, which is in none.
+    pub(crate) fn waits_for(&self, thread: usize, other: usize) -> bool {
+        let [within, of_other] = [thread, other].map(|i| self.members[i].within.load(Acquire));
+        within > 0
+            && of_other == 0
+            && self
+                .board(within)
+                .is_some_and(|board| !(board.overtakes() || board.is_given_up() || board.is_done()))
+    }
+
+    /// Whether the thread of the program that began a loop last by this number has ended.
+    pub(crate) fn is_gone(&self, thread: usize) -> bool {
+        self.members[thread].gone.load(Acquire)
     }
 }

@@ -104,12 +104,22 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
             "(loop 2 of each): all threads of a team have to begin the same loops, in the same order",
         ),
         ("goes on", "a thread ended, or went on to another loop, before it had reduced"),
+        (
+            "goes on, and adds",
+            "loop 'sweep' was given up: a thread ended, or went on to another loop, before it had reduced",
+        ),
     ] {
         let said = printed(Command::new("timeout").arg("60").arg(wrong()).arg(way));
         assert!(said.contains(expected), "{way}: {said}");
         // Once, whoever else sees it, and however often the loop is begun.
         assert_eq!(said.lines().count(), 1, "{way}: {said}");
     }
+    // The second that is left out is seen as the first was.
+    let said = printed(
+        Command::new("timeout").args(["60".as_ref(), wrong().as_os_str()]).arg("goes on twice"),
+    );
+    let given_up: Vec<_> = said.lines().filter_map(|line| line.split(" was").next()).collect();
+    assert_eq!(given_up, ["loop 'sweep'", "loop 'inner'"], "{said}");
     for harmless in ["nothing", "pools"] {
         assert_eq!(
             printed(Command::new("timeout").arg("60").arg(wrong()).arg(harmless)),

@@ -20,6 +20,7 @@ static const struct plan {
 	const char *way, *loops[2];
 } plans[] = {
 	{"orders", {"wo", "ow"}},      {"skips", {"wow", "ww"}},     {"goes on", {"w+o", "wo"}},
+	{"goes on, and adds", {"w+o+", "wo+"}}, {"goes on twice", {"w+o+", "woo"}},
 	{"is late", {"w", "sw"}},      {"adds late", {"w+w", "ws+w"}}, {"leaves", {"ww", "ww"}},
 };
 
@@ -88,13 +89,14 @@ static void go_by_plan(size_t thread)
 		if (is(plans[i].way))
 			next = plans[i].loops[thread];
 	evenly_loop *loop = NULL;
+	evenly_region *of = region;
 	for (; *next; next++) {
 		if (*next == 's')
 			sleep(7);
-		else if (*next == '+')
-			evenly_reduce_double(loop, EVENLY_SUM, 1);
-		else
-			loop = go_on(*next == 'w' ? region : other, thread);
+		else if (*next != '+')
+			loop = go_on(of = *next == 'w' ? region : other, thread);
+		else if (evenly_reduce_double(loop, EVENLY_SUM, 1) != 2 && !evenly_failed(of))
+			says("a sum of one thread");
 	}
 }
 
