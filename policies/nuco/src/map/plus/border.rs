@@ -3,7 +3,8 @@
 //! Three things are done, each with the place of a vertex that has the greatest gain of those that have room: the
 //! cores that it has to do with are looked at, and no others, so that what is inside a core takes no time.
 //!
-//! - **evening out**: cores above the bound give away what loses least for its load;
+//! - **evening out**: cores above the bound give away what loses least for its load, and where none beside them has
+//!   room for any of it, exchange it for less;
 //! - **climbing**: the highest gain first, as long as there is one (the greedy refinement of Karypis and Kumar,
 //!   "Multilevel k-way partitioning scheme for irregular graphs", 1998);
 //! - **local searches**: from a vertex at the border, by lot, to those near it, also where that loses; what came after
@@ -23,13 +24,16 @@ use std::collections::BinaryHeap;
 
 /// Rounds in which cores above the bound give something away, at most.
 const EVENING: usize = 12;
+/// The part of all cores that may be above the bound then, so that exchanges take them below it: with few tasks a core
+/// there are many, and passes over all tasks that take these below it gain more.
+const FEW: f64 = 0.01;
 /// Rounds of climbing, and of local searches, at most.
 const CLIMBING: usize = 4;
 const SEARCHING: usize = 3;
 /// The gain below which no other round is made, as a part of what communication between cores costs.
 const LEAST_GAIN: f64 = 5e-3;
 /// Moves without a gain after which a local search ends.
-const PATIENCE: usize = 20;
+const PATIENCE: usize = 10;
 
 /// Where a vertex is at home: the core where all of its tasks are at present, or [`NONE`], and what it costs to be
 /// elsewhere.
@@ -189,9 +193,82 @@ impl<'l, 'm> Borders<'l, 'm> {
                 }
             }
             if !has_moved {
-                return;
+                break;
             }
         }
+        self.exchange(spent);
+    }
+
+    /// Cores that are above the bound by less than what any of their vertices takes, among such as have no room for
+    /// one, exchange vertices.
+    fn exchange(&mut self, spent: &mut Spent<'_>) {
+        let above: Vec<u32> = (0..self.time.len() as u32).filter(|&c| self.is_over(c)).collect();
+        if above.is_empty() || above.len() as f64 > FEW * self.time.len() as f64 {
+            return;
+        }
+        let mut on = vec![Vec::new(); self.time.len()];
+        for (v, &c) in self.at.iter().enumerate() {
+            if self.graph.fixed[v] == NONE {
+                on[c as usize].push(v as u32);
+            }
+        }
+        for &core in &above {
+            for _ in 0..EVENING {
+                if !self.is_over(core) || spent.all() {
+                    break;
+                }
+                let Some((v, u)) = self.best_exchange(core, &on, spent) else { break };
+                let to = self.at[u as usize];
+                self.shift(v, to);
+                self.shift(u, core);
+                on[core as usize].retain(|&w| w != v);
+                on[to as usize].retain(|&w| w != u);
+                on[core as usize].push(u);
+                on[to as usize].push(v);
+            }
+        }
+    }
+
+    /// What a core above the bound gives and takes so that it is the least above it, and of that what loses least,
+    /// while the other stays below it.
+    fn best_exchange(
+        &mut self,
+        core: u32,
+        on: &[Vec<u32>],
+        spent: &mut Spent<'_>,
+    ) -> Option<(u32, u32)> {
+        let mut given: Vec<(u32, u32, f64)> = Vec::new();
+        for &v in &on[core as usize] {
+            self.look_near(v as usize);
+            spent.looks += self.graph.links(v as usize).len() + self.near.len();
+            let here_s = self.cost_s(v as usize, core);
+            for &(to, _) in &self.near[1..] {
+                given.push((to, v, here_s - self.cost_s(v as usize, to)));
+            }
+        }
+        given.sort_by_key(|g| g.0);
+        let mut best: Option<((f64, f64), (u32, u32))> = None;
+        for given in given.chunk_by(|a, b| a.0 == b.0) {
+            let with = given[0].0;
+            for &u in &on[with as usize] {
+                self.look_near(u as usize);
+                spent.looks += self.graph.links(u as usize).len() + self.near.len() + given.len();
+                let gain_s = self.cost_s(u as usize, with) - self.cost_s(u as usize, core);
+                for &(_, v, gives_s) in given {
+                    let takes_s =
+                        |core| self.takes_s(u as usize, core) - self.takes_s(v as usize, core);
+                    let here_s = self.time_of(core) + takes_s(core);
+                    if takes_s(core) >= 0.0 || self.time_of(with) - takes_s(with) > self.bound_s {
+                        continue;
+                    }
+                    let worth = ((here_s - self.bound_s).max(0.0), -gain_s - gives_s);
+                    if best.is_none_or(|b| worth < b.0) {
+                        best = Some((worth, (v, u)));
+                    }
+                }
+            }
+        }
+        best.map(|b| b.1)
     }
 
     fn put_for_load(&mut self, v: u32, spent: &mut Spent<'_>) {
@@ -325,5 +402,42 @@ impl<'l, 'm> Borders<'l, 'm> {
         {
             self.heap.push((in_order(gain_s), Reverse(v)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Options, Request};
+    use super::super::multilevel::least_load;
+    use super::*;
+    use evenly_cluster::Cluster;
+    use evenly_model::{Edge, Task, TaskGraph};
+
+    /// One core of a hundred is above the bound by less than any task, and the one beside it has room for none.
+    #[test]
+    fn what_has_no_room_is_exchanged() {
+        let loads = [1.0, 1.0, 1.2, 1.0, 1.0, 0.9];
+        let task = |(id, &load_s)| Task {
+            id: id as u64,
+            load_s,
+            size_bytes: 0.0,
+            core: None,
+            movable: true,
+        };
+        let tasks = loads.iter().enumerate().map(task).collect();
+        let edge = |from| Edge { from, to: (from + 1) % 6, messages: 1.0, bytes: 0.0 };
+        let graph = TaskGraph::new(tasks, &(0..6).map(edge).collect::<Vec<_>>()).unwrap();
+        let cluster = Cluster::even(1, 100, 1.0).unwrap();
+        let options = Options { received_in_loads: false, ..Options::default() };
+        let present = [0, 0, 0, 1, 1, 1];
+        let model = Model::new(&Request::timeless(&graph, &cluster, &present, &options));
+        let (distances, graph) = (Distances::new(&model), Graph::of(&model, least_load(&model)));
+        let homes = [(NONE, 0.0); 6];
+        let at = vec![0, 0, 0, 1, 1, 1];
+        let mut borders = Borders::new((&model, &distances), (&graph, &homes), at, 3.15);
+        borders.even_out(&mut Spent { looks: 0, limit: usize::MAX, late: &|| false });
+        let time = [borders.time_of(0), borders.time_of(1)];
+        assert!(time.iter().all(|&t| t <= 3.15), "{time:?}");
+        assert!(borders.at.iter().all(|&c| c < 2), "{:?}", borders.at);
     }
 }

@@ -91,6 +91,9 @@ impl<'x, 'm, 's> Kway<'x, 'm, 's> {
     /// These groups, made better as long as that gains something and there is as much left as it took last. `take`
     /// is given each and says what communication costs then.
     pub(super) fn again(&mut self, from: &[CoreIndex], mut take: impl FnMut(&[CoreIndex]) -> f64) {
+        if self.spent.all() {
+            return;
+        }
         let mut at = from.to_vec();
         let mut cost_s = take(&at);
         loop {

@@ -24,6 +24,8 @@ const FIRST: f64 = 0.1;
 const LAST: f64 = 0.3;
 /// How often a pass begins with steps by lot before the bound is looked at.
 const KICKS: usize = 16;
+/// Passes that may look at less than so many sweeps are not worth beginning after groups within a bound.
+const LEAST_PASS: f64 = 1.0;
 
 /// A search from one beginning.
 struct Run<'a> {
@@ -72,7 +74,11 @@ impl<'r, 'm> Runs<'r, 'm> {
         let all_sweeps = (left / search.sweep).min(most_sweeps);
         // Passes by gain of what is there, and at the end of what was found; the rest is annealed.
         let part = |part: f64| (all_sweeps * part * search.sweep) as usize;
-        let (first, last, sweeps) = if all_sweeps < 3.0 * LEAST_SWEEPS as f64 {
+        let is_grouped = search.is_within() && !from.grouped.is_empty();
+        let (first, last, sweeps) = if is_grouped && all_sweeps < 2.0 * LEAST_PASS {
+            // Beginning takes longer than what is left, and what there is comes from searches already.
+            (0, 0, 0)
+        } else if all_sweeps < 3.0 * LEAST_SWEEPS as f64 {
             // No time to anneal anything.
             (part(0.5), part(0.5), 0)
         } else {

@@ -18,7 +18,7 @@ use evenly_model::stats::Random;
 /// The part of the time limit that other mappers may take.
 const OTHERS: f64 = 0.5;
 /// The part of what may be looked at that groups within a bound may take: where there is little, they are what counts.
-const KWAY: f64 = 0.8;
+const KWAY: f64 = 0.95;
 /// The part of what may be looked at that a mapper may take which looks at every core for every task, where
 /// imbalance is bounded: it makes no groups.
 const EVERY_CORE: f64 = 0.05;
