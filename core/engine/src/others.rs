@@ -138,8 +138,9 @@ impl Others {
     /// As many as had a CPU each, on those CPUs on which they had most.
     fn who(&self, cpus: &[CpuView], busy: &[Nanos], elapsed: Nanos) -> Vec<CpuId> {
         let part = |c: usize| {
-            let busy = busy[c] - self.busy[c];
-            (busy - self.own[c]).0 as f64 / elapsed.0 as f64
+            // Where threads roam, what one had elsewhere is lacking there.
+            let busy = (busy[c] - self.busy[c]).0 as f64;
+            (busy - self.own[c].0 as f64) / elapsed.0 as f64
         };
         let mut parts: Vec<(f64, CpuId)> = (0..cpus.len()).map(|c| (part(c), cpus[c].id)).collect();
         let all: f64 = parts.iter().map(|(part, _)| part).sum();
@@ -167,12 +168,12 @@ mod tests {
 
     /// What is seen after each of these windows, in which others had so many hundredths of each CPU, and threads of the
     /// program, two on CPU 0 and one on CPU 1, the rest; each of them waits for so many hundredths.
-    fn seen(windows: &[([u64; 2], u64)]) -> Vec<Vec<u32>> {
+    fn seen(windows: &[([i64; 2], u64)]) -> Vec<Vec<u32>> {
         let (mut members, snapshot) = threads(&[0, 0, 1], 2);
         let mut machine = Scripted { busy: vec![Nanos::ZERO; 2], ..Scripted::default() };
         let mut others = Others::default();
         let step = Nanos::from_millis(25);
-        let mut after = |(had, waits): ([u64; 2], u64)| {
+        let mut after = |(had, waits): ([i64; 2], u64)| {
             for _ in 0..10 {
                 machine.now += step;
                 for (i, t) in members.threads.iter_mut().enumerate() {
@@ -207,6 +208,14 @@ mod tests {
         let both = [([85, 89], 20), ([89, 85], 20), none];
         assert_eq!(seen(&[none, both[0], both[1], none])[3], [0, 1]);
         assert_eq!(seen(&[none, ([60, 20], 20), ([60, 20], 20), none])[3], [0]);
+    }
+
+    /// Would catch: threads of the program that are taken for others, as they are not where they were seen.
+    #[test]
+    fn who_roams_is_nobody_else() {
+        // CPU 0 is busy for 0.9 of the time, with half of which the program's threads are booked on CPU 1.
+        assert_eq!(seen(&[([45, 0], 20); 5])[4], [0]);
+        assert_eq!(seen(&[([45, -45], 20); 5])[4], Vec::<u32>::new());
     }
 
     /// Would catch: files that are read although nobody is in the way.
