@@ -1,10 +1,10 @@
 //! What C's library knows of this process.
 
-use crate::telling::soon;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, MutexGuard, Once, TryLockError};
+use std::time::Duration;
 
 /// How often a process that led to this one was a child by `fork`, since it was first asked.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -12,6 +12,19 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// A number that is another one in each child by `fork`. A child that C's library does not make is not told by it.
 pub(crate) fn forks() -> u32 {
     FORKS.load(Relaxed)
+}
+
+/// A lock, if it can be had soon: in a child after `fork` a thread may hold it that is not there.
+pub(crate) fn soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..100 {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            // What is behind it is whole at every step.
+            Err(TryLockError::Poisoned(error)) => return Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+    None
 }
 
 /// From now on forks are counted.

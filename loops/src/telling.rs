@@ -6,6 +6,7 @@
 //! - Nothing here fails a program, or holds it up for longer than a short write takes: what cannot be told is not.
 //! - A process writes no more than some hundred lines, and each line by one write, so that those of several do not mix.
 
+use crate::process::soon;
 use evenly_iterations::{Measured, Policy, Powers};
 use evenly_model::Nanos;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -13,8 +14,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 /// Names the file. A relative path is that from where the program is when its first loop begins.
 const VARIABLE: &str = "EVENLY_LOOPS_REPORT";
@@ -76,19 +76,6 @@ pub(crate) struct Teller {
 struct Seen {
     powers: Vec<f64>,
     divisions: u64,
-}
-
-/// A lock, if it can be had soon: in a child after `fork` a thread may hold it that is not there.
-pub(crate) fn soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    for _ in 0..100 {
-        match mutex.try_lock() {
-            Ok(guard) => return Some(guard),
-            // What is behind it is whole at every step.
-            Err(TryLockError::Poisoned(error)) => return Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
-        }
-    }
-    None
 }
 
 fn now_ns() -> u64 {
