@@ -51,10 +51,8 @@ impl Prepared {
         match made() {
             Ok((value, table)) => {
                 let env = vec![("LD_PRELOAD".into(), value), table.variable(), sanitizers()];
-                // What cannot be read is no quota.
-                let quota = Limits::new(Path::new("/")).quota(Pid(std::process::id() as i32));
-                let quota = quota.ok().and_then(|q| q.cpus).unwrap_or(f64::INFINITY);
-                let time = quota.min(cpus.len() as f64).max(1.0);
+                let (limits, own) = (Limits::new(Path::new("/")), Pid(std::process::id() as i32));
+                let time = limits.whole_cpus(own, cpus).max(1.0);
                 let keeper = HandOver::new(Proc::default(), table, (cpus.clone(), time), now());
                 Some((Self(keeper), env))
             }

@@ -26,9 +26,8 @@ impl Beating {
         cpus: CpuSet,
         notes: &mut Vec<String>,
     ) -> Option<Self> {
-        // What cannot be read is no quota.
-        let quota = Limits::new(Path::new("/")).quota(pid).ok().and_then(|q| q.cpus);
-        if quota.is_some_and(|quota| quota < cpus.len() as f64) || cpus.is_empty() {
+        let limits = Limits::new(Path::new("/"));
+        if limits.whole_cpus(pid, &cpus) < cpus.len() as f64 || cpus.is_empty() {
             return None;
         }
         let mut metronome = Metronome::new(Proc::default(), pid, cpus, now());

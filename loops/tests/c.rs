@@ -22,14 +22,19 @@ fn build(file: &Path, shared: bool) -> PathBuf {
     Library { name: "evenly_loops", include: &include, flags, into }.build(file, shared)
 }
 
+/// Builds the code that stands behind this mark of the manual, as a file of this name.
+fn build_code(manual: &str, mark: &str, name: &str) -> PathBuf {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(name);
+    std::fs::write(&file, code_behind(manual, mark)).unwrap();
+    build(&file, true)
+}
+
 /// The example of the manual, as it stands there, prints what stands there.
 #[test]
 fn the_manuals_example_works() {
     let manual = std::fs::read_to_string(source("../docs/loops.md")).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("example.c");
-    std::fs::write(&file, code_behind(&manual, "C example")).unwrap();
-    let example = build(&file, true);
+    let example = build_code(&manual, "C example", "example.c");
     // OpenMP starts fewer threads than it is asked for.
     for (threads, most) in [("1", "9"), ("3", "9"), ("3", "2")] {
         let mut program = Command::new("timeout");
@@ -43,10 +48,8 @@ fn the_manuals_example_works() {
 #[test]
 fn the_manuals_example_of_a_reduction_works() {
     let manual = std::fs::read_to_string(source("../docs/loops.md")).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("reduction.cpp");
-    std::fs::write(&file, code_behind(&manual, "C++ example")).unwrap();
-    assert_eq!(printed(&mut Command::new(build(&file, true))), "338350\n");
+    let example = build_code(&manual, "C++ example", "reduction.cpp");
+    assert_eq!(printed(&mut Command::new(example)), "338350\n");
 }
 
 fn printed(program: &mut Command) -> String {

@@ -319,11 +319,14 @@ impl Balancer {
         let on = self.others.on();
         let may_hold = applies && self.others.may_share_cpus();
         let beside = may_hold && !on.is_empty() && (n + on.len()).is_multiple_of(m);
-        if self.surroundings.make_way(beside.then_some(on), &mut self.snapshot) && beside {
-            self.placement.placed = false;
-        }
-        if std::mem::replace(&mut self.beside, beside) != beside {
+        let before = std::mem::replace(&mut self.beside, beside);
+        if before != beside {
             self.pauses.guard.begins_anew(now);
+        }
+        if before || beside {
+            let others = beside.then_some(on);
+            let changed = self.surroundings.make_way(others, &mut self.snapshot);
+            self.placement.placed &= !(changed && beside);
         }
     }
 

@@ -7,6 +7,7 @@
 
 use crate::Sensors;
 use crate::managed::ManagedThread;
+use crate::placement::GIVE_UP_BLOCKED;
 use evenly_model::{CpuId, CpuView, Nanos};
 
 /// For how long it is counted, and how many times as long as to read it takes.
@@ -16,10 +17,8 @@ const TIMES_READING: u64 = 1_000;
 const SHORTEST: Nanos = Nanos::from_millis(100);
 /// Others compute where they have this part of a CPU, all together; evenly itself has less.
 const PART: f64 = 0.4;
-/// A thread that waits for its CPU for this part of its time shares it.
+/// Threads share their CPUs that wait for them for this part of the time, all together.
 const SHARES: f64 = 0.05;
-/// Threads give up their CPUs that are blocked for this part of their time.
-const GIVES_UP: f64 = 0.01;
 /// How many times a second a thread is given a CPU at most, on average, that can share one with others: in phases of less than about
 /// 0.1 ms a CPU that changes hands comes back too late.
 const MOST_SLICES_PER_S: f64 = 5_000.0;
@@ -31,7 +30,7 @@ pub(crate) struct Others {
     since: Nanos,
     /// For how long each CPU had run something when the window began; empty where that is not known.
     busy: Vec<Nanos>,
-    /// What the program's threads had on each CPU since then, and for how long one of them waited for one.
+    /// What the program's threads had on each CPU since then, and for how long they waited for one.
     own: Vec<Nanos>,
     waited: Nanos,
     stretch: Stretch,
@@ -65,7 +64,7 @@ impl Stretch {
     fn given_per_s(&self, until: &Self) -> Option<f64> {
         let time = (until.since - self.since).as_secs_f64() * self.threads as f64;
         let given = until.slices.saturating_sub(self.slices) as f64 / time;
-        (self.blocked.as_secs_f64() > GIVES_UP * time).then_some(given)
+        (self.blocked.as_secs_f64() > GIVE_UP_BLOCKED * time).then_some(given)
     }
 }
 
@@ -97,7 +96,7 @@ impl Others {
             let spent = &t.account.period;
             self.waited += spent.waited;
             self.stretch.blocked += spent.blocked;
-            let here = t.place.cpu.and_then(|cpu| cpus.iter().position(|c| c.id == cpu));
+            let here = t.place.cpu.and_then(|cpu| cpus.binary_search_by_key(&cpu, |c| c.id).ok());
             if let Some(own) = here.and_then(|c| self.own.get_mut(c)) {
                 *own += spent.ran;
             }

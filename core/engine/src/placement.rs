@@ -23,7 +23,7 @@ const HOLD_AFTER: Nanos = Nanos::from_millis(1_000);
 /// stretches at barriers show only when they have added up.
 const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
 /// Part of the threads' time in such a window that must be blocked to count.
-const GIVE_UP_BLOCKED: f64 = 0.01;
+pub(crate) const GIVE_UP_BLOCKED: f64 = 0.01;
 /// A thread that is given a CPU more often than this yields, or blocks for very short times.
 const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
 

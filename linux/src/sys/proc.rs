@@ -288,9 +288,8 @@ impl Proc {
     /// For how long these CPUs, all together, have run something since the system was started. None where that is not known.
     #[must_use]
     pub fn busy(&self, cpus: &CpuSet) -> Option<Nanos> {
-        let CpuTicks { busy, .. } =
-            parse_cpu_ticks(&read_all(&self.root.join("stat")).ok()?, cpus)?;
-        Some(Nanos(busy.saturating_mul(1_000_000_000 / ticks_per_second())))
+        let each = self.busy_each(&cpus.iter().collect::<Vec<_>>())?;
+        Some(each.into_iter().fold(Nanos::ZERO, |all, busy| all + busy))
     }
 
     /// Path of a file of a process.

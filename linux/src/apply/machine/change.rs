@@ -14,7 +14,7 @@ use crate::share::ShareError;
 use evenly_engine::{Actuator, ApplyError, MemoryMoved, Wanted};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 
-/// The time from one beat to the next: threads that meet every 0.2 ms gain most by it, and a CPU loses 1 to 2 %.
+/// The time from one beat to the next: threads that meet every 0.2 ms gain most by it, and a CPU loses 2 to 5 %.
 const BEAT: Nanos = Nanos::from_micros(200);
 
 impl LinuxMachine {

@@ -320,6 +320,13 @@ impl Limits {
         Ok(quota)
     }
 
+    /// How many CPUs a process may use all of the time, of these: no more than its quota. What cannot be read is none.
+    #[must_use]
+    pub fn whole_cpus(&self, pid: Pid, of: &CpuSet) -> f64 {
+        let quota = self.quota(pid).ok().and_then(|q| q.cpus);
+        quota.unwrap_or(f64::INFINITY).min(of.len() as f64)
+    }
+
     /// Where the quota of a process comes from: the group of which it is least. None where nothing limits.
     #[must_use]
     pub fn quota_source(&self, pid: Pid) -> Option<QuotaSource> {

@@ -84,12 +84,6 @@ impl Live {
     }
 
     /// Whether the CPUs are of unequal speed, as far as the system shows it.
-    /// Whether CPUs may change hands more often; a quota might count that, and what cannot be read is none.
-    fn may_beat(&self, cpus: &CpuSet) -> bool {
-        let quota = self.limits.quota(self.root).ok().and_then(|q| q.cpus);
-        self.options.beats && quota.is_none_or(|quota| quota >= cpus.len() as f64)
-    }
-
     fn cpus_differ(&self, cpus: &CpuSet) -> bool {
         let mut capacities = cpus.iter().map(|c| self.limits.capacity(c));
         let first = capacities.next();
@@ -165,6 +159,9 @@ impl Live {
         let began = now();
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
+        // A quota might count beats.
+        let may_beat =
+            self.options.beats && self.limits.whole_cpus(self.root, &usable) >= usable.len() as f64;
         let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
         let mut all_runners = Vec::new();
         let mut source_name = None;
@@ -182,7 +179,7 @@ impl Live {
                 LinuxMachine::new(self.root, self.masks.clone(), threads)
                     .counting(counters)
                     .moving_often(openings.is_some())
-                    .beating(self.may_beat(&usable))
+                    .beating(may_beat)
                     .with_wait_reports(self.options.wait_reports.as_ref().and_then(|make| make()))
                     .counted_by(self.options.counted_by.take())
                     .sharing(self.options.policy.gives_weights().then(|| {

@@ -2,6 +2,7 @@
 
 use super::super::tree;
 use super::model::Model;
+use super::multilevel::halvings;
 use evenly_cluster::CoreIndex;
 
 /// The part of what may be looked at that halving may take.
@@ -34,7 +35,7 @@ pub(super) fn treematch_looks(model: &Model<'_>) -> f64 {
 /// What halving takes, where there is so much: always where it is little; where it is much, as long as the
 /// present mapping has not been made with an eye to communication.
 pub(super) fn halving_looks(model: &Model<'_>, looks: f64) -> Option<Halving> {
-    let halvings = (model.cluster.cores().len() as f64).log2().ceil();
+    let halvings = halvings(model.cluster.cores().len());
     let links = model.graph.len() + 2 * model.graph.pairs();
     let takes = HALVING_LOOKS * halvings * links as f64;
     let part = takes / looks;
