@@ -588,7 +588,7 @@ fn live_options(said: Said, names: Names) -> LiveOptions {
         openings,
         counted_by: counts,
         shares: args.shares.into(),
-        levels: if policy.gives_weights() { levels() } else { Levels::new() },
+        levels: if policy.may_give_weights() { levels() } else { Levels::new() },
         parameters,
         tuning: None,
         numbered_by: args.map_by.into(),

@@ -143,14 +143,14 @@ impl Executor for Watching {
     }
 }
 
-/// What is compared. Under a program that cannot take the probe, phase would do as static does.
+/// What is compared. Under a program that cannot take the probe, auto would do as hybrid does.
 fn arms(args: &CompareArgs) -> Vec<String> {
     if !args.policies.is_empty() {
         return args.policies.clone();
     }
     let mut arms = String::from("kernel,static,hybrid");
     if Unseen::of(&args.program.command).is_empty() {
-        arms.push_str(",phase");
+        arms.push_str(",auto");
     }
     vec![arms]
 }

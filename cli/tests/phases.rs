@@ -206,8 +206,8 @@ fn policy_of(options: &[&str]) -> String {
 /// Would catch: a default that is refused beside an option, and a policy that was asked for and is replaced.
 #[test]
 fn phase_is_the_default_where_the_probe_may_be_loaded() {
-    assert_eq!(policy_of(&[]), "phase");
-    assert_eq!(policy_of(&["--probe", "on"]), "phase");
+    assert_eq!(policy_of(&[]), "auto");
+    assert_eq!(policy_of(&["--probe", "on"]), "auto");
     assert_eq!(policy_of(&["--probe", "off"]), "hybrid");
     assert_eq!(policy_of(&["--probe", "off", "--policy", "juggle"]), "juggle");
 }

@@ -88,8 +88,8 @@ fn profiles_are_read_before_anything_is_started() {
     for (args, words) in [
         (vec!["--policy", "nuco", "--profile", "/nowhere"], "--profile: /nowhere cannot be read"),
         (vec!["--policy", "nuco", "--profile", &bad], "a number that is not negative is needed"),
-        (vec!["--profile", &good], "--profile: the policy phase does not look at it"),
-        (vec!["--edges", &edges], "--edges: the policy phase does not look at it"),
+        (vec!["--profile", &good], "--profile: the policy auto does not look at it"),
+        (vec!["--edges", &edges], "--edges: the policy auto does not look at it"),
         (vec!["--policy", "nuco", "--edges", "/nowhere"], "--edges: /nowhere cannot be read"),
         (vec!["--policy", "nuco", "--profile", &good, "--edges", &dangling], "there is no task 7"),
         (vec!["--policy", "nuco", "--edges", &alone], "has no edge between two tasks"),

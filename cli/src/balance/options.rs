@@ -243,7 +243,7 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
     let (asked, name) = (args.shares.name(), args.policy().name);
     if choice.gives_parts() {
         anyhow::ensure!(
-            choice == Choice::Auto || args.policy().gives_weights(),
+            choice == Choice::Auto || args.policy().may_give_weights(),
             "--shares {asked}: the policy {name} gives threads no shares of CPUs; add --policy hpc-auto, or \
              leave --shares out"
         );

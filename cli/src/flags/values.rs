@@ -199,7 +199,7 @@ fn policy_names() -> Vec<PossibleValue> {
 
 /// Of `evenly run`, where the probe can be loaded.
 pub(super) fn default_policy() -> &'static PolicyInfo {
-    by_name("phase").unwrap_or_else(policy_without_probe)
+    by_name("auto").unwrap_or_else(policy_without_probe)
 }
 
 /// The default where nothing is loaded into the program.
@@ -252,13 +252,13 @@ pub(super) fn compared_help() -> String {
         "What to compare, separated by commas: kernel, or a policy ({}); after a colon variables with which the \
          program is started (kernel:OMP_WAIT_POLICY=passive), then, of a policy, options of evenly run \
          (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once [default: \
-         kernel,static,hybrid, and phase where the program can take the probe]",
+         kernel,static,hybrid, and auto where the program can take the probe]",
         names()
     )
 }
 
 /// Which policy is used where none is asked for.
-pub(super) const DEFAULT: &str = "[default: phase; hybrid with --probe off or --map]";
+pub(super) const DEFAULT: &str = "[default: auto; hybrid with --probe off or --map]";
 /// The same of a program that runs.
 pub(super) const OF_ATTACH: &str = "[default: hybrid]";
 

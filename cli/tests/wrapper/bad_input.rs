@@ -234,7 +234,7 @@ fn recordings_and_the_rest() {
         (&predict("--threads 8 --cpus 7 --phase 1s --speeds 2x1,x"), "--speeds|4x0.5"),
         (&predict("--threads 8 --cpus 7 --phase 1s --json /no/such/x"), "--json|/no/such/x"),
         (&["simulate"], "--threads|--cpus|--phase"),
-        (&simulate("--policy nope"), "--policy|nope|ideal, hybrid"),
+        (&simulate("--policy nope"), "--policy|nope|ideal, auto"),
         (&simulate("--phases 0"), "--phases"),
         (&simulate("--period 1ns"), "balancing points|at most|longer period (at least "),
         (
@@ -536,7 +536,7 @@ fn what_is_compared_by_default() {
     fs::write(&source, "int main(void){return 0;}").unwrap();
     let built = Command::new("cc").arg("-static").arg(&source).arg("-o").arg(&fixed).status();
     assert!(built.unwrap().success());
-    let usual = ["kernel", "static", "hybrid", "phase"];
+    let usual = ["kernel", "static", "hybrid", "auto"];
     for (program, arms) in [("true", &usual[..]), (fixed.to_str().unwrap(), &usual[..3])] {
         let mut c = tool.evenly(["compare", "-q", "--runs", "1", "--json", "-", "--", program]);
         let output = c.output().unwrap();

@@ -69,7 +69,7 @@ fn what_cannot_be_tuned_is_told() {
         assert!(said.contains(words), "{said}");
     };
     refused(&["tune", "1"], "no evenly of this user is, or balances, process 1: none is running");
-    refused(&["run", "--set", "weight-step=9", "--", "true"], "the policy phase has nothing");
+    refused(&["run", "--set", "weight-step=9", "--", "true"], "the policy auto has nothing");
     let wrong = ["run", "--policy", "hpc-uniform", "--set", "weight-step=9", "--", "true"];
     refused(&wrong, "hpc-uniform does not look at weight-step");
     let evenly = Child::spawn(tool.run("-q", &program).stdout(Stdio::null()));

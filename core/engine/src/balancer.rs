@@ -17,7 +17,8 @@
 
 use crate::actuate::{self, Action, Manner, Mover};
 use crate::agents::{Agents, Work};
-use crate::lead::Lead;
+use crate::arms::Arms;
+use crate::lead::{Lead, Turn};
 use crate::ledger::Ledger;
 use crate::machine::Failure;
 use crate::managed::ManagedThread;
@@ -69,7 +70,7 @@ pub struct BalancerOptions {
 /// The cycle of one domain.
 pub struct Balancer {
     pub(crate) options: BalancerOptions,
-    policy: Box<dyn Policy>,
+    pub(crate) arms: Arms,
     /// The policy asks for what is costly to find out.
     asks: bool,
     pub(crate) began: Nanos,
@@ -84,11 +85,11 @@ pub struct Balancer {
     pub(crate) membership: Membership,
     observation: Observation,
     pub(crate) surroundings: Surroundings,
-    others: Others,
+    pub(crate) others: Others,
     /// Threads are held so that they and those of others divide evenly among the CPUs.
-    beside: bool,
+    pub(crate) beside: bool,
     /// Where the scheduler is to look often who runs.
-    beats: CpuSet,
+    pub(crate) beats: CpuSet,
     pub(crate) placement: Placement,
     pub(crate) pauses: Pauses,
     pub(crate) weights: Weights,
@@ -108,7 +109,7 @@ impl Balancer {
     pub fn new(options: BalancerOptions, now: Nanos) -> Self {
         let environment = Arc::new(options.environment.clone());
         Self {
-            policy: (options.policy.make)(),
+            arms: Arms::new(options.policy),
             asks: true,
             began: now,
             last_at: None,
@@ -147,8 +148,8 @@ impl Balancer {
     }
 
     /// How threads are moved now.
-    fn mechanism(&self) -> Mechanism {
-        if self.lead.by_agents { Mechanism::Pin } else { self.options.policy.mechanism() }
+    pub(crate) fn mechanism(&self) -> Mechanism {
+        if self.lead.by_agents() { Mechanism::Pin } else { self.arms.acting().mechanism() }
     }
 
     /// One balancing point. Returns threads that no longer compute, with their times: they are to
@@ -184,6 +185,7 @@ impl Balancer {
         };
         self.look_around(machine, now, observers);
         let left = self.observe(machine, (now, elapsed, period), observers);
+        self.choose_arm(now, observers);
         self.show(machine, now, elapsed);
         self.pin_or_release();
         let observed = machine.now();
@@ -231,7 +233,7 @@ impl Balancer {
     /// worth.
     #[must_use]
     pub fn until_next_point(&self, usual: Nanos) -> Nanos {
-        self.lead.period(usual)
+        if self.arms.compares() { self.arms.period(usual) } else { self.lead.period(usual) }
     }
 
     /// Whether the policy ever moves a thread.
@@ -258,6 +260,10 @@ impl Balancer {
     /// Whether agents move the threads from now on, or the policy.
     fn choose_lead(&mut self, now: Nanos) {
         let Some(agents) = &self.agents else { return };
+        // While another arm acts, or is compared with, the last answer holds.
+        if self.lead.turn != Turn::Usual {
+            return;
+        }
         let disturbed = self.membership.changed;
         if self.lead.point(now, agents.rhythm(), disturbed) {
             // What the guard was measuring no longer compares.
@@ -304,45 +310,6 @@ impl Balancer {
         self.look_for_others(machine, now);
     }
 
-    /// Looks where programs without evenly compute, and whether threads are to be held because of them.
-    fn look_for_others(&mut self, machine: &mut dyn Sensors, now: Nanos) {
-        let (n, cpus) = (self.membership.threads.len(), &self.snapshot.cpus);
-        let m = cpus.len();
-        let applies = self.mechanism() == Mechanism::Nudge
-            && (2..=n).contains(&m)
-            && !self.surroundings.has_neighbours();
-        if applies {
-            let pinned = self.placement.pinning && !self.pauses.paused();
-            let threads = (&self.membership.threads[..], pinned);
-            self.others.look(machine, cpus, threads, now);
-        }
-        let on = self.others.on();
-        let may_hold = applies && self.others.may_share_cpus();
-        let beside = may_hold && !on.is_empty() && (n + on.len()).is_multiple_of(m);
-        let before = std::mem::replace(&mut self.beside, beside);
-        if before != beside {
-            self.pauses.guard.begins_anew(now);
-        }
-        if before || beside {
-            let others = beside.then_some(on);
-            let changed = self.surroundings.make_way(others, &mut self.snapshot);
-            self.placement.placed &= !(changed && beside);
-        }
-    }
-
-    /// Where threads give their CPUs up to others, and want them back, more often than the clock of the scheduler ticks, it
-    /// is to look more often.
-    fn beat(&mut self, paused: bool) {
-        let p = &self.placement;
-        let is_needed = self.beside && p.pinning && p.gives_up_often() && !paused;
-        let on = if is_needed { self.others.on() } else { &[] };
-        let beats: CpuSet = on.iter().copied().collect();
-        if beats != self.beats {
-            self.actions.push(Action::Beat { cpus: beats.clone() });
-            self.beats = beats;
-        }
-    }
-
     /// Reads the threads and books what they did. Those that have ended, or no longer compute, leave.
     fn observe(
         &mut self,
@@ -350,7 +317,7 @@ impl Balancer {
         (now, elapsed, period): (Nanos, Nanos, Nanos),
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<(ThreadId, Times)> {
-        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents);
+        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents());
         let has_knowledge = self.snapshot.environment.knowledge.is_some();
         let observation = &mut self.observation;
         // A policy that places threads by load asks for no turns.
@@ -361,7 +328,7 @@ impl Balancer {
         ended.iter().for_each(|&ended| self.unweigh(ended));
         self.unregister(&ended, now, Leaving::Ended, observers);
         let first = elapsed == Nanos::ZERO;
-        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents);
+        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents());
         let (busy, unknown) = self.observation.book(
             machine,
             &mut self.membership.threads,
@@ -374,7 +341,7 @@ impl Balancer {
         }
         // Agents know progress; and for a policy that places threads by load, what they compute is load and
         // not a lead.
-        if !self.lead.by_agents && !has_knowledge {
+        if !self.lead.by_agents() && !has_knowledge {
             let times = (now, now - self.snapshot.now);
             self.observation.restart_leads_at_barriers(&mut self.membership.threads, times);
         }
@@ -400,16 +367,17 @@ impl Balancer {
         let p = &self.placement;
         let is_free = match self.lead.work() {
             Some(_) => self.pauses.paused(),
+            None if self.lead.turn != Turn::Usual => self.pauses.paused(),
             None => self.pauses.guard.paused() || self.pauses.guard.rests(),
         };
         let fixed = p.pinning && p.placed && !is_free;
-        let how = (fixed, self.lead.by_agents);
+        let how = (fixed, self.lead.by_agents());
         self.observation.locate(machine, &mut self.membership.threads, now, how);
         let s = &mut self.snapshot;
         s.point = if p.placed { self.ledger.points.max(1) } else { 0 };
         (s.now, s.elapsed, s.resolution) = (now, elapsed, machine.resolution());
         let Membership { threads, masks, .. } = &self.membership;
-        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents);
+        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents());
         self.observation.show(threads, masks, agents, s);
     }
 
@@ -445,6 +413,10 @@ impl Balancer {
         let threads = &mut self.membership.threads;
         let change = match self.lead.work() {
             Some(work) => self.pauses.follow(work),
+            None if self.lead.turn != Turn::Usual => {
+                let rests = self.lead.turn == Turn::Compared && self.pauses.guard.rests();
+                self.pauses.follow(if rests { Work::Rest } else { Work::Move })
+            }
             None => self.pauses.point(now, lengths, threads, &mut self.notes, observers),
         };
         match change {
@@ -498,10 +470,10 @@ impl Balancer {
             asking = machine.now() - before;
         }
         // What cannot be known yet is not acted on: the first point only distributes.
-        if self.lead.by_agents {
+        if self.lead.by_agents() {
             self.spreading.decide(&self.snapshot, &mut self.plan);
         } else {
-            self.policy.decide(&self.snapshot, &mut self.plan);
+            self.arms.policy().decide(&self.snapshot, &mut self.plan);
         }
         self.snapshot.stayed.clear();
         self.asks = self.plan.asks;
@@ -530,7 +502,8 @@ impl Balancer {
     }
 
     fn weigh(&mut self, machine: &mut dyn Machine, observers: &mut [Box<dyn Observer>]) {
-        let when = (self.snapshot.now, self.pauses.paused());
+        let without = self.pauses.paused() || !self.arms.acting().gives_weights();
+        let when = (self.snapshot.now, without);
         let threads = (&mut self.membership.threads[..], &self.snapshot);
         self.weights.give(machine, when, &self.plan, threads, &mut self.notes, observers);
     }
@@ -555,7 +528,7 @@ impl Balancer {
             agents.set_threads(&mut members.threads.iter().map(|t| t.meta.id));
         }
         let p = &self.placement;
-        let active = self.lead.by_agents && p.placed && p.pinning && !paused && !p.open;
+        let active = self.lead.by_agents() && p.placed && p.pinning && !paused && !p.open;
         if active && !members.threads.is_empty() {
             // Progress so far, at the rate of threads that share the CPUs evenly: so that from the
             // first moment on rates hardly change by themselves.
@@ -567,7 +540,13 @@ impl Balancer {
             agents.begin(self.snapshot.now - ago);
         }
         // Whether threads meet is to be known before agents lead.
-        let other = if self.lead.by_agents { self.lead.work() } else { Some(Work::Count) };
+        let other = match self.lead.turn {
+            // What they know of phases is to be right when it is their turn again.
+            Turn::Others if self.arms.is_settled() => Some(Work::Rest),
+            Turn::Others => Some(Work::Count),
+            _ if self.lead.by_agents() => self.lead.work(),
+            _ => Some(Work::Count),
+        };
         agents.set_work(match other {
             _ if active => Work::Move,
             Some(Work::Rest) => Work::Rest,
@@ -756,7 +735,7 @@ impl Balancer {
     /// Whether threads are moved at the openings of barriers, and not by this balancer.
     #[must_use]
     pub fn moves_within_phases(&self) -> bool {
-        self.lead.by_agents && self.options.policy.moves_within_phases()
+        self.lead.by_agents() && self.options.policy.moves_within_phases()
     }
 
     /// Whether nothing is to be done until a thread comes: in the last period no thread shared its CPU with

@@ -13,11 +13,25 @@ const WINDOW: Nanos = Nanos::from_millis(200);
 const OFTEN: u32 = 4;
 const STILL_OFTEN: u32 = 2;
 
+/// Whose turn it is where a policy has other arms ([`crate::arms`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// That of those who are asked here, as always where there are no others.
+    Usual,
+    /// Theirs, to be compared with: they go on as they are.
+    Compared,
+    /// That of another arm.
+    Others,
+}
+
 /// Who moves the threads of a domain: its agents or its policy.
 #[derive(Debug)]
 pub(crate) struct Lead {
     /// Agents move them; else the policy does.
-    pub(crate) by_agents: bool,
+    pub(crate) leads: bool,
+    pub(crate) turn: Turn,
+    /// It was the turn of others, and what was counted before is of long ago.
+    resumes: bool,
     /// Whether it is looked at what they gain.
     guarded: bool,
     /// When it began, and the epochs then.
@@ -31,7 +45,9 @@ impl Lead {
     pub(crate) fn new(agents: Option<&dyn Agents>, guarded: bool) -> Self {
         let rhythm = agents.map(Agents::rhythm);
         Self {
-            by_agents: rhythm == Some(Rhythm::NotNeeded),
+            leads: rhythm == Some(Rhythm::NotNeeded),
+            turn: Turn::Usual,
+            resumes: false,
             guarded,
             window: (Nanos::ZERO, Epochs::default()),
             trial: rhythm.filter(|r| *r != Rhythm::NotNeeded).map(|_| Trial::new()),
@@ -41,30 +57,51 @@ impl Lead {
     /// A balancing point. Threads or CPUs have changed since the last one if `disturbed`. Whether the lead has changed.
     pub(crate) fn point(&mut self, now: Nanos, rhythm: Rhythm, disturbed: bool) -> bool {
         let Some(trial) = &mut self.trial else { return false };
-        let before = self.by_agents;
+        let before = self.leads;
+        if std::mem::take(&mut self.resumes)
+            && let Rhythm::Epochs(epochs) = rhythm
+        {
+            self.window = (now, epochs);
+        }
         match rhythm {
             // Nobody counts.
             _ if before && trial.work() == Work::Rest => {}
-            Rhythm::Epochs(epochs) => self.by_agents = meet(&mut self.window, now, epochs, before),
-            Rhythm::Unknown | Rhythm::NotNeeded => self.by_agents = false,
+            Rhythm::Epochs(epochs) => self.leads = meet(&mut self.window, now, epochs, before),
+            Rhythm::Unknown | Rhythm::NotNeeded => self.leads = false,
         }
-        let changed = before != self.by_agents;
-        if self.by_agents && self.guarded {
+        let changed = before != self.leads;
+        if self.leads && self.guarded {
             let epochs = if let Rhythm::Epochs(e) = rhythm { e } else { Epochs::default() };
             trial.point(now, epochs, disturbed || changed);
         }
         changed
     }
 
+    /// Whose turn it is from now on.
+    pub(crate) fn set_turn(&mut self, turn: Turn) {
+        self.resumes |= self.turn != Turn::Usual;
+        self.turn = turn;
+    }
+
+    /// Agents move the threads; else the policy does.
+    pub(crate) fn by_agents(&self) -> bool {
+        self.leads && self.turn != Turn::Others
+    }
+
     /// What agents are to do, where they lead by epochs.
     pub(crate) fn work(&self) -> Option<Work> {
-        let trial = self.trial.as_ref().filter(|_| self.by_agents)?;
-        Some(if self.guarded { trial.work() } else { Work::Move })
+        let trial = self.trial.as_ref().filter(|_| self.by_agents())?;
+        Some(match self.turn {
+            _ if !self.guarded => Work::Move,
+            Turn::Usual => trial.work(),
+            _ if trial.answer() == Some(false) => Work::Rest,
+            _ => Work::Move,
+        })
     }
 
     /// The time to the next point; see [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
-        let trial = self.trial.as_ref().filter(|_| self.by_agents && self.guarded);
+        let trial = self.trial.as_ref().filter(|_| self.leads && self.guarded);
         trial.map_or(usual, |t| t.period(usual))
     }
 
@@ -73,9 +110,19 @@ impl Lead {
         self.trial.as_ref()?.verdict()
     }
 
+    /// Whether it is known if their moves gain anything, or they do not lead.
+    pub(crate) fn is_answered(&self) -> bool {
+        !self.leads || self.trial.as_ref().is_some_and(|t| t.answer().is_some())
+    }
+
+    /// Whether they would rest if it were their turn.
+    pub(crate) fn would_rest(&self) -> bool {
+        self.leads && self.trial.as_ref().is_some_and(|t| t.answer() == Some(false))
+    }
+
     /// Whether they lead, and were found to gain nothing.
     pub(crate) fn rests(&self) -> bool {
-        self.by_agents && self.trial.as_ref().is_some_and(|t| t.answer() == Some(false))
+        self.by_agents() && self.would_rest()
     }
 }
 
@@ -128,7 +175,9 @@ mod tests {
 
     fn of_phases() -> Lead {
         Lead {
-            by_agents: false,
+            leads: false,
+            turn: Turn::Usual,
+            resumes: false,
             guarded: false,
             window: (Nanos::ZERO, Epochs::default()),
             trial: Some(Trial::new()),
@@ -141,18 +190,18 @@ mod tests {
         let (mut lead, mut count) = (of_phases(), u32::MAX - 3);
         let now =
             after(&mut lead, Nanos::from_millis(5_000), 3, Some(Nanos::from_millis(1)), &mut count);
-        assert!(lead.by_agents && lead.work() == Some(Work::Move));
+        assert!(lead.by_agents() && lead.work() == Some(Work::Move));
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(70)), &mut count);
-        assert!(lead.by_agents);
+        assert!(lead.by_agents());
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(150)), &mut count);
-        assert!(!lead.by_agents && lead.work().is_none());
+        assert!(!lead.by_agents() && lead.work().is_none());
         // Not back at once.
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(70)), &mut count);
-        assert!(!lead.by_agents);
+        assert!(!lead.by_agents());
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(30)), &mut count);
-        assert!(lead.by_agents);
+        assert!(lead.by_agents());
         after(&mut lead, now, 40, None, &mut count);
-        assert!(!lead.by_agents);
+        assert!(!lead.by_agents());
     }
 
     #[test]
@@ -161,7 +210,7 @@ mod tests {
         for i in 0..50 {
             assert!(!lead.point(Nanos(PERIOD.0 * i), Rhythm::Unknown, false));
         }
-        assert!(!lead.by_agents);
+        assert!(!lead.by_agents());
     }
 
     /// Would catch: a lead that is lost because nobody counts while what does not pay rests.
@@ -176,6 +225,6 @@ mod tests {
             assert!(now < Nanos::from_millis(1_000));
         }
         after(&mut lead, now, 20, None, &mut count);
-        assert!(lead.by_agents && lead.rests() && lead.verdict().is_some());
+        assert!(lead.by_agents() && lead.rests() && lead.verdict().is_some());
     }
 }

@@ -9,7 +9,9 @@ mod account;
 mod actuate;
 mod admission;
 pub mod agents;
+mod arms;
 mod balancer;
+mod beside;
 mod domains;
 mod event;
 mod guard;
@@ -37,6 +39,7 @@ mod surroundings;
 mod totals;
 mod tracker;
 mod trial;
+mod unequal;
 mod verify;
 mod waiting;
 mod weights;
@@ -54,7 +57,8 @@ pub use machine::{
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use speed::LEAST_WANTED;
 pub use summary::{
-    CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary, spread_of_stays,
+    Choice, CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary,
+    spread_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};
 pub use waiting::WaitReport;

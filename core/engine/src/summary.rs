@@ -175,6 +175,9 @@ pub struct DomainSummary {
     /// What pausing has shown.
     #[serde(skip)]
     pub verdict: Verdict,
+    /// The arm that was found to be better than the policy; None where none was.
+    #[serde(skip)]
+    pub choice: Option<Choice>,
     /// Whether balancing stood down.
     pub stood_down: bool,
     /// For how long it had stood down, in seconds.
@@ -187,6 +190,17 @@ pub struct DomainSummary {
     pub idle_s: Option<f64>,
     /// Part of the threads' time that was blocked.
     pub blocked_share: f64,
+}
+
+/// A policy that took the place of another, as the program was measured to be faster with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// Its name.
+    pub policy: &'static str,
+    /// What it was compared with, in words; None for the kernel alone, where the other gained nothing over that.
+    pub over: Option<&'static str>,
+    /// By how much it is faster.
+    pub verdict: Verdict,
 }
 
 /// What a whole run amounted to.
@@ -293,6 +307,7 @@ mod tests {
             threads: 1,
             estimated_gain: None,
             verdict: Verdict::default(),
+            choice: None,
             stood_down: false,
             rested_s: 0.0,
             wait_share: 0.0,

@@ -1,6 +1,7 @@
 //! What a balancer amounted to: its sums, those of its agents, and what its threads have received.
 
 use crate::agents::Agents;
+use crate::lead::Turn;
 use crate::{Balancer, DomainSummary, SearchSummary, ThreadSummary};
 use evenly_model::Nanos;
 
@@ -52,7 +53,8 @@ impl Balancer {
             estimated_gain: (acted && slot > 0.0 && least.is_finite() && equal_cpus)
                 .then(|| (least / slot).max(1.0)),
             verdict: self.lead.verdict().unwrap_or_else(|| guard.verdict()),
-            stood_down: guard.rests() || self.lead.rests(),
+            choice: self.choice(),
+            stood_down: self.lead.turn != Turn::Others && (guard.rests() || self.lead.rests()),
             rested_s: ledger.rested.as_secs_f64(),
             idle_s: woke.is_none().then(|| ledger.idle.as_secs_f64()),
             wait_share: part(|t| t.waited_s),

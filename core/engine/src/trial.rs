@@ -31,6 +31,11 @@ const FEW_EPOCHS: u32 = 6;
 const SHORTEST: Nanos = Nanos::from_millis(10);
 const LONG: Nanos = Nanos::from_millis(150);
 const LONGEST: Nanos = Nanos::from_millis(2_000);
+/// The same of what has to learn first; for how long it does at least, and for how many epochs after the first time, off and on.
+const LONGEST_OF_LEARNERS: Nanos = Nanos::from_millis(6_000);
+const LEAST_OF_LEARNERS: u32 = 3;
+const LEARNING: Nanos = Nanos::from_millis(300);
+const AGAIN: [u32; 2] = [3, 1];
 /// By what factor the mean epochs of both stretches of a pair may differ. Else they are not of the same mixture, which short
 /// stretches say little of.
 const UNLIKE: f64 = 1.25;
@@ -57,6 +62,7 @@ const MOST_DISTURBANCES: u32 = 20;
 /// For how long the first answer holds, and any.
 const FIRST: Nanos = Nanos::from_millis(500);
 const LAST: Nanos = Nanos::from_millis(16_000);
+const FIRST_OF_LEARNERS: Nanos = Nanos::from_millis(8_000);
 
 /// A stretch that is measured.
 #[derive(Debug, Clone, Copy)]
@@ -127,13 +133,26 @@ pub(crate) struct Trial {
     seen: Epochs,
     short: bool,
     all: RunningMean,
+    pace: Pace,
+    /// Epochs that pass after a change, to what is off or on, until a stretch begins; and as these began.
+    learns: [u32; 2],
+    from: Option<u32>,
+}
+
+/// How a comparison goes on.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    few_epochs: u32,
+    longest: Nanos,
+    /// That it pays is expected, so that less is needed to believe it.
+    expected: bool,
 }
 
 impl Trial {
+    /// Of moves that are as good as ever from the first period on.
     pub(crate) fn new() -> Self {
-        let state = TrialState::Changing(true, Nanos::ZERO);
         Self {
-            state,
+            state: TrialState::Changing(true, Nanos::ZERO),
             waiting: None,
             pairs: Vec::new(),
             past: Vec::new(),
@@ -144,7 +163,33 @@ impl Trial {
             seen: Epochs::default(),
             short: false,
             all: RunningMean::default(),
+            pace: Pace { few_epochs: FEW_EPOCHS, longest: LONGEST, expected: false },
+            learns: [0, 0],
+            from: None,
         }
+    }
+
+    /// Of something that begins now, and is expected to pay; both sides need so many epochs until they know the program, so that
+    /// all takes longer. `off` are the first and the last opening of a stretch without it, with which it is compared first: so
+    /// what pays clearly need not be left to see that.
+    pub(crate) fn of_learner(learns: u32, off: Option<[Epochs; 2]>, now: Nanos) -> Self {
+        let off = off.filter(|[first, last]| last.at > first.at);
+        Self {
+            waiting: off.map(|[first, last]| (false, Rate::of(first, last))),
+            state: TrialState::Changing(true, now),
+            pace: Pace {
+                few_epochs: LEAST_OF_LEARNERS,
+                longest: LONGEST_OF_LEARNERS,
+                expected: true,
+            },
+            learns: [learns; 2],
+            ..Self::new()
+        }
+    }
+
+    /// Whether nothing is being measured.
+    pub(crate) fn is_decided(&self) -> bool {
+        matches!(self.state, TrialState::Decided(..))
     }
 
     /// What is to be done now.
@@ -183,6 +228,15 @@ impl Trial {
         }
         match self.state {
             TrialState::Changing(on, since) => {
+                let from = *self.from.get_or_insert(epochs.count);
+                let learns = &mut self.learns[usize::from(on)];
+                let passed = epochs.count.wrapping_sub(from);
+                let time = if *learns > AGAIN[usize::from(on)] { LEARNING } else { Nanos::ZERO };
+                let is_new = passed < *learns || now - since < time;
+                if is_new && now - since <= self.pace.longest {
+                    return;
+                }
+                *learns = AGAIN[usize::from(on)].min(*learns);
                 let first = Some(epochs).filter(|e| e.at > since);
                 self.state = TrialState::Measuring(on, Stretch { since: now, first });
             }
@@ -191,7 +245,7 @@ impl Trial {
                 self.past.append(&mut self.pairs);
                 self.past.drain(..self.past.len().saturating_sub(KEPT));
                 self.waiting = None;
-                self.state = TrialState::Changing(on, now);
+                self.change(on, now);
             }
             TrialState::Decided(..) => {}
         }
@@ -209,9 +263,14 @@ impl Trial {
             _ if self.disturbances >= MOST_DISTURBANCES => self.decide(false, now),
             _ => {
                 self.disturbances += 1;
-                self.state = TrialState::Changing(true, now);
+                self.change(true, now);
             }
         }
+    }
+
+    fn change(&mut self, on: bool, now: Nanos) {
+        self.from = None;
+        self.state = TrialState::Changing(on, now);
     }
 
     fn measure(&mut self, on: bool, stretch: Stretch, now: Nanos, epochs: Epochs) {
@@ -220,16 +279,16 @@ impl Trial {
             if epochs.at > stretch.since {
                 let first = Some(epochs);
                 self.state = TrialState::Measuring(on, Stretch { first, ..stretch });
-            } else if now - stretch.since > LONGEST {
+            } else if now - stretch.since > self.pace.longest {
                 self.decide(false, now);
             }
             return;
         };
         let count = epochs.count.wrapping_sub(first.count);
         let took = epochs.at - first.at;
-        let enough = if took < LONG { LEAST_EPOCHS } else { FEW_EPOCHS };
+        let enough = if took < LONG { LEAST_EPOCHS } else { self.pace.few_epochs };
         if count < enough || took < SHORTEST {
-            if now - stretch.since > LONGEST {
+            if now - stretch.since > self.pace.longest {
                 self.decide(false, now);
             }
             return;
@@ -237,7 +296,7 @@ impl Trial {
         let rate = Rate::of(first, epochs);
         let Some((before, other)) = self.waiting.filter(|(before, _)| *before != on) else {
             self.waiting = Some((on, rate));
-            self.state = TrialState::Changing(!on, now);
+            self.change(!on, now);
             return;
         };
         self.waiting = None;
@@ -284,7 +343,12 @@ impl Trial {
             return Some(median(&all).is_some_and(|middle| middle > GAIN));
         }
         let pays = mean > GAIN;
-        let as_before = self.last == Some(pays) || (!pays && self.past.is_empty());
+        // There was a reason to try it, which it has not shown to be one.
+        if self.pace.expected && !pays && n > 0 {
+            return Some(false);
+        }
+        let foreseen = self.last.is_none() && self.pace.expected;
+        let as_before = self.last == Some(pays) || (!pays && self.past.is_empty()) || foreseen;
         let clear = (mean - GAIN).abs() > CLEAR && as_before;
         let least = match pays {
             _ if clear => LEAST_IF_CLEAR,
@@ -299,9 +363,18 @@ impl Trial {
         let again = self.last == Some(pays);
         let longer = if mean.abs() > CLEAR { 4.0 } else { 2.0 };
         // One pair may have been disturbed.
-        let sure = self.pairs.len() > LEAST_IF_CLEAR && mean.abs() > CLEAR.max(spread);
+        let enough = self.pairs.len() > LEAST_IF_CLEAR || (self.pace.expected && pays);
+        let sure = enough && mean.abs() > CLEAR.max(spread);
         self.hold = match again {
             true => self.hold.scale(longer).min(LAST),
+            // To look again would cost as much as it did, and what was expected did not come.
+            false if self.pace.expected => {
+                if pays {
+                    FIRST.scale(2.0 * longer)
+                } else {
+                    FIRST_OF_LEARNERS
+                }
+            }
             false if sure => FIRST.scale(longer),
             false => FIRST,
         };

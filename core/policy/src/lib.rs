@@ -85,6 +85,9 @@ pub struct PolicyInfo {
     pub acts: Acts,
     /// Makes an instance, which serves one domain.
     pub make: fn() -> Box<dyn Policy>,
+    /// Policies that are tried in its place where they may be better, and take it where that is measured: its arms. They move
+    /// threads at points, as what they do is compared with what it does from one point to the next.
+    pub arms: &'static [PolicyInfo],
 }
 
 impl PolicyInfo {
@@ -120,6 +123,12 @@ impl PolicyInfo {
     #[must_use]
     pub fn gives_weights(&self) -> bool {
         self.needs == Needs::Turns
+    }
+
+    /// Whether it, or one of its arms, gives threads parts of CPUs.
+    #[must_use]
+    pub fn may_give_weights(&self) -> bool {
+        self.gives_weights() || self.arms.iter().any(Self::gives_weights)
     }
 
     /// Whether each CPU has a balancer of its own.

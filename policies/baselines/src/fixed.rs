@@ -13,6 +13,7 @@ pub const STATIC: PolicyInfo = PolicyInfo {
     needs: Needs::Progress,
     acts: Acts::Once,
     make: || Box::new(Static::default()),
+    arms: &[],
 };
 
 /// `observe`: the policy that only watches.
@@ -22,6 +23,7 @@ pub const OBSERVE: PolicyInfo = PolicyInfo {
     needs: Needs::Progress,
     acts: Acts::Never,
     make: || Box::new(Observe),
+    arms: &[],
 };
 
 /// The policy `observe`: its plans are empty.

@@ -28,6 +28,7 @@ pub const REACTIVE: PolicyInfo = PolicyInfo {
     needs: Needs::Progress,
     acts: Acts::WhenOneBlocks(Mechanism::Pin),
     make: || Box::new(Reactive::default()),
+    arms: &[],
 };
 
 /// The policy. It keeps its work space from point to point.

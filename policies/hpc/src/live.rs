@@ -96,7 +96,14 @@ const fn info(
     about: &'static str,
     make: fn() -> Box<dyn Policy>,
 ) -> PolicyInfo {
-    PolicyInfo { name, about, needs: Needs::Turns, acts: Acts::AtPoints(Mechanism::Pin), make }
+    PolicyInfo {
+        name,
+        about,
+        needs: Needs::Turns,
+        acts: Acts::AtPoints(Mechanism::Pin),
+        make,
+        arms: &[],
+    }
 }
 
 /// `hpc-auto`: parts of CPUs by what threads computed.

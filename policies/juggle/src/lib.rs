@@ -72,6 +72,7 @@ pub const JUGGLE: PolicyInfo = PolicyInfo {
     needs: Needs::Progress,
     acts: Acts::AtPoints(Mechanism::Pin),
     make: || Box::new(Juggle::new(Margins::default())),
+    arms: &[],
 };
 
 /// `hybrid`: Juggle's decisions, and the kernel's own balancing between them.
@@ -81,6 +82,7 @@ pub const HYBRID: PolicyInfo = PolicyInfo {
     needs: Needs::Progress,
     acts: Acts::AtPoints(Mechanism::Nudge),
     make: || Box::new(Juggle::hybrid()),
+    arms: &[],
 };
 
 /// Error margins of the classification.

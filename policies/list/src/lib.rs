@@ -10,10 +10,19 @@ mod agents;
 
 use evenly_policy::PolicyInfo;
 
+/// `auto`: what is measured to be best.
+pub const AUTO: PolicyInfo = PolicyInfo {
+    name: "auto",
+    about: "as phase; where threads have unequal work, hpc-auto is compared with it, and the faster one kept",
+    arms: &[evenly_hpc::AUTO],
+    ..evenly_phase::PHASE
+};
+
 pub use agents::{Setting, balancer};
 
 /// All policies, in the order of the help.
 pub const POLICIES: &[PolicyInfo] = &[
+    AUTO,
     evenly_juggle::HYBRID,
     evenly_juggle::JUGGLE,
     evenly_secretary::SECRETARY,

@@ -61,6 +61,7 @@ pub const NUCO: PolicyInfo = PolicyInfo {
     needs: Needs::Load,
     acts: Acts::AtPoints(Mechanism::Pin),
     make: || Box::new(Remap::default()),
+    arms: &[],
 };
 
 /// What a plan must save, of the makespan that the present placement has.

@@ -12,4 +12,5 @@ pub const PHASE: PolicyInfo = PolicyInfo {
     needs: Needs::Progress,
     acts: Acts::WithinPhases(Mechanism::Nudge),
     make: || Box::new(Juggle::hybrid()),
+    arms: &[],
 };

@@ -51,6 +51,7 @@ pub const SECRETARY: PolicyInfo = PolicyInfo {
     needs: Needs::Progress,
     acts: Acts::OnEachCpu,
     make: || Box::new(Secretary::default()),
+    arms: &[],
 };
 
 /// Whether a CPU is so much faster than another that a thread gains by going there. `off` is by what

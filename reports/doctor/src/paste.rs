@@ -112,7 +112,7 @@ impl Case<'_> {
             return self.line("evenly compare --");
         }
         // The threads of a program that binds them are not moved.
-        arms.extend((!self.is_bound()).then(|| String::from("phase")));
+        arms.extend((!self.is_bound()).then(|| String::from("auto")));
         arms.extend(uneven.then(|| String::from("hpc-auto")));
         self.line(&format!("evenly compare --policies {} --", shell_quoted(&arms.join(","))))
     }

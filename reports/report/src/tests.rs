@@ -49,6 +49,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
         threads: threads.len() as u32,
         estimated_gain: None,
         verdict: Verdict::default(),
+        choice: None,
         stood_down: false,
         rested_s: 0.0,
         wait_share: sum(|t| t.waited_s) / all,

@@ -167,6 +167,9 @@ impl RunReport {
         if self.policy.only_watches() {
             return format!("Only observed: nothing was changed.{}", self.prospect());
         }
+        if let Some(chosen) = self.verdict_of_arms() {
+            return chosen;
+        }
         let interval = self.measured.and_then(|m| m.ci95);
         // A policy that found no move to make has not stood down from anything.
         if self.stood_down() && !(self.changed_nothing() && self.policy.moves_within_phases()) {
@@ -207,6 +210,22 @@ impl RunReport {
             Some(spin) => format!("{verdict} But {spin}."),
             None => verdict,
         }
+    }
+
+    /// Where another policy took the place of the usual one: which, why, and what it was worth.
+    fn verdict_of_arms(&self) -> Option<String> {
+        let domains = self.summary.domains.iter();
+        let chosen = domains.filter_map(|d| d.choice).max_by_key(|c| c.verdict.pairs)?;
+        let than = chosen
+            .over
+            .map_or_else(|| String::from("under Linux alone"), |over| format!("with {over}"));
+        Some(format!(
+            "{} was chosen, because the threads have unequal work: with it the program progressed {:.2} times as \
+             fast as {than} ({}).",
+            chosen.policy,
+            chosen.verdict.ratio,
+            counted(chosen.verdict.pairs, "comparison")
+        ))
     }
 
     /// What moving threads has come to.

@@ -159,7 +159,7 @@ impl Way {
 /// Juggle as in the paper.
 pub(crate) const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", options: &[] };
 /// The default of `evenly run`.
-pub(crate) const DEFAULT: Way = Way::Evenly { name: "evenly", policy: "phase", options: &[] };
+pub(crate) const DEFAULT: Way = Way::Evenly { name: "evenly", policy: "auto", options: &[] };
 /// What the default does where it sees no barriers.
 pub(crate) const HYBRID: Way = Way::Evenly { name: "hybrid", policy: "hybrid", options: &[] };
 /// A balancer for each CPU, as in the OSLB paper.

@@ -59,7 +59,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Names of the arms.
 const REFERENCE: &str = "limit";
 const KERNEL: &str = "kernel";
-const POLICIES: [&str; 4] = ["hybrid", "hpc-auto", "hpc-uniform", "hpc-adaptive"];
+const POLICIES: [&str; 5] = ["auto", "hybrid", "hpc-auto", "hpc-uniform", "hpc-adaptive"];
 
 /// The arguments of `evenly-bench uneven`.
 #[derive(Debug, Args)]

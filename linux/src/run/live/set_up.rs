@@ -182,7 +182,7 @@ impl Live {
                     .beating(may_beat)
                     .with_wait_reports(self.options.wait_reports.as_ref().and_then(|make| make()))
                     .counted_by(self.options.counted_by.take())
-                    .sharing(self.options.policy.gives_weights().then(|| {
+                    .sharing(self.options.policy.may_give_weights().then(|| {
                         Shares::new(self.options.shares, self.journal.clone(), self.root)
                     }));
             if i == 0 {
