@@ -244,10 +244,10 @@ fn recordings_and_the_rest() {
         (&simulate("--policy ideal --barrier spin"), "ideal|barriers that block"),
         (&simulate("--barrier wait"), "--barrier|block"),
         (&simulate("--json /no/such/x"), "--json|/no/such/x"),
-        (&["simulate", "--scenario", &scenario("nope")], "scenario|policy 'nope'|ideal, hybrid"),
+        (&["simulate", "--scenario", &scenario("nope")], "scenario|policy 'nope'|ideal, auto"),
         (
             &["simulate", "--scenario", &scenario("nope"), "--policy", "juggle"],
-            "scenario|balancing.policy|policy 'nope'|ideal, hybrid",
+            "scenario|balancing.policy|policy 'nope'|ideal, auto",
         ),
         (
             &["simulate", "--threads", "2000", "--cpus", "1000000", "--phase", "1s"],
