@@ -41,7 +41,7 @@ pub enum RunError {
     },
     /// It would take too long.
     #[error(
-        "about {points} balancing points with {threads_and_cpus} threads and CPUs would take hours; at most \
+        "about {points} balancing points with {threads_and_cpus} threads and CPUs would take too long; at most \
          {most} points are simulated with so many: choose a longer period (at least {least})"
     )]
     TooLong {
