@@ -97,6 +97,12 @@ impl<'l, 'm> Borders<'l, 'm> {
         self.time_of(core) > self.bound_s
     }
 
+    /// Whether a vertex has to do with another core than its own.
+    fn is_border(&self, v: usize) -> bool {
+        let own = self.at[v];
+        self.graph.links(v).iter().any(|l| self.at[l.0 as usize] != own)
+    }
+
     /// What a vertex has to do with its own core, which is the first, and with others.
     fn look_near(&mut self, v: usize) {
         let own = self.at[v];
@@ -130,11 +136,13 @@ impl<'l, 'm> Borders<'l, 'm> {
         if self.graph.fixed[v] != NONE {
             return None;
         }
-        self.look_near(v);
-        spent.looks += self.graph.links(v).len() + self.near.len();
-        if self.near.len() == 1 {
+        // Most are inside a core: these are told first, without sums.
+        if !self.is_border(v) {
+            spent.looks += self.graph.links(v).len() + 1;
             return None;
         }
+        self.look_near(v);
+        spent.looks += self.graph.links(v).len() + self.near.len();
         let own = self.at[v];
         let here_s = self.cost_s(v, own);
         let mut best: Option<(f64, u32)> = None;
@@ -214,7 +222,7 @@ impl<'l, 'm> Borders<'l, 'm> {
         }
         for &core in &above {
             for _ in 0..EVENING {
-                if !self.is_over(core) || spent.all() {
+                if !self.is_over(core) {
                     break;
                 }
                 let Some((v, u)) = self.best_exchange(core, &on, spent) else { break };
@@ -337,11 +345,8 @@ impl<'l, 'm> Borders<'l, 'm> {
     /// Searches from all that is at a border, by lot; what they gained.
     fn search(&mut self, random: &mut Random, spent: &mut Spent<'_>) -> f64 {
         self.round += 1;
-        let is_border = |v: &u32| {
-            let own = self.at[*v as usize];
-            self.graph.links(*v as usize).iter().any(|l| self.at[l.0 as usize] != own)
-        };
-        let mut border: Vec<u32> = (0..self.at.len() as u32).filter(is_border).collect();
+        let all = 0..self.at.len() as u32;
+        let mut border: Vec<u32> = all.filter(|&v| self.is_border(v as usize)).collect();
         spent.looks += self.graph.looks() / 2;
         random.shuffle(&mut border);
         let mut gained_s = 0.0;

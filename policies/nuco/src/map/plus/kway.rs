@@ -4,6 +4,7 @@
 //! ```text
 //! pairs of tasks that have most to do with each other become one, until some are left for each core;
 //! these are parted by halving (`multilevel`), down the tree of the machine;
+//! what is in the same part becomes one still, until fewer are left for each core;
 //! and each step back is followed by searches at the borders between cores (`border`)
 //! ```
 //!
@@ -37,6 +38,9 @@ const MEANWHILE: f64 = 0.02;
 const HALVING_LOOKS: f64 = 3.5;
 const CAREFUL_HALVING_LOOKS: f64 = 6.0;
 const BORDER_LOOKS: f64 = 12.0;
+/// What going on from groups that are there must be able to look at of each link: with less, it ends at graphs that are
+/// coarse, above the bound, and what takes them below it costs more than it gained.
+const AGAIN_LOOKS: f64 = 6.0;
 /// The part of what communication costs that going on from groups that are there must save to be done again.
 const LEAST_GAIN: f64 = 2e-3;
 
@@ -81,17 +85,24 @@ impl<'x, 'm, 's> Kway<'x, 'm, 's> {
 
     /// New groups. None where what may be spent was not enough.
     pub(super) fn groups(&mut self, care: Care) -> Option<Vec<CoreIndex>> {
-        let levels = self.levels(PER_CORE, None)?;
+        let mut levels = vec![self.tasks()];
+        while self.is_fine(&levels, PER_CORE)? {
+            let Some(level) = self.coarser(&levels, PER_CORE, &|_, _| true) else { break };
+            levels.push(level);
+        }
         let coarsest = &levels.last()?.graph;
         let Self { model, most, random, spent, .. } = self;
         let at = multilevel::groups(coarsest, model.cluster, Some(*most), care, random, spent)?;
+        // What is in the same group becomes one as well: searches begin with few vertices, which is cheap.
+        let at = self.coarsen_within(&mut levels, at)?;
         Some(self.back(levels, at))
     }
 
     /// These groups, made better as long as that gains something and there is as much left as it took last. `take`
     /// is given each and says what communication costs then.
     pub(super) fn again(&mut self, from: &[CoreIndex], mut take: impl FnMut(&[CoreIndex]) -> f64) {
-        if self.spent.all() {
+        let links = self.model.graph.len() + 2 * self.model.graph.pairs();
+        if self.spent.looks as f64 + AGAIN_LOOKS * links as f64 > self.spent.limit as f64 {
             return;
         }
         let mut at = from.to_vec();
@@ -110,44 +121,59 @@ impl<'x, 'm, 's> Kway<'x, 'm, 's> {
     }
 
     fn once_more(&mut self, from: &[CoreIndex]) -> Option<Vec<CoreIndex>> {
-        let from: Vec<u32> = from.iter().map(|&c| c as u32).collect();
-        let levels = self.levels(PER_CORE_AGAIN, Some(&from))?;
-        let coarser = |at: Vec<u32>, level: &Level| of_vertices(&at, level);
-        let at = levels.iter().skip(1).fold(from, coarser);
+        let mut levels = vec![self.tasks()];
+        let from = from.iter().map(|&c| c as u32).collect();
+        let at = self.coarsen_within(&mut levels, from)?;
         Some(self.back(levels, at))
     }
 
-    /// Graphs that get coarser, down to so many vertices for each core; where there are groups, only what is in the
-    /// same becomes one. None where what may be spent was not enough.
-    fn levels(&mut self, per_core: usize, groups: Option<&[u32]>) -> Option<Vec<Level>> {
-        let m = self.model;
-        let few = per_core * m.cluster.cores().len();
-        let graph = Graph::of(m, multilevel::least_load(m));
-        let heaviest = HEAVIEST * graph.loads.iter().sum::<f64>() / few as f64;
-        let mut groups = groups.map(<[u32]>::to_vec);
-        let homes = self.homes();
-        let mut levels = vec![Level { graph, homes, vertex_of: Vec::new() }];
-        while let Some(Level { graph, homes, .. }) = levels.last()
-            && graph.len() > few
+    /// The graph of the tasks themselves.
+    fn tasks(&self) -> Level {
+        let graph = Graph::of(self.model, multilevel::least_load(self.model));
+        Level { graph, homes: self.homes(), vertex_of: Vec::new() }
+    }
+
+    /// Adds graphs that get coarser, in which only what is in the same group becomes one; the groups of the coarsest.
+    /// None where what may be spent was not enough.
+    fn coarsen_within(&mut self, levels: &mut Vec<Level>, groups: Vec<u32>) -> Option<Vec<u32>> {
+        let mut at = groups;
+        while let Some(Level { homes, .. }) = levels.last()
+            && self.is_fine(levels, PER_CORE_AGAIN)?
         {
-            if self.spent.all() {
-                return None;
-            }
-            let may = |v: usize, u: usize| {
-                groups.as_ref().is_none_or(|g| g[v] == g[u] && homes[v].0 == homes[u].0)
-            };
-            let pairing = Pairing { heaviest, is_squared: true, may: &may };
-            let (coarse, vertex_of) = graph.coarsen(self.random, &pairing);
-            self.spent.looks += 2 * graph.looks();
-            if coarse.len() * 20 > graph.len() * 19 {
-                break;
-            }
-            let homes = joined(homes, &vertex_of, coarse.len());
-            let level = Level { graph: coarse, homes, vertex_of };
-            groups = groups.map(|g| of_vertices(&g, &level));
+            let may = |v: usize, u: usize| at[v] == at[u] && homes[v].0 == homes[u].0;
+            let Some(level) = self.coarser(levels, PER_CORE_AGAIN, &may) else { break };
+            at = of_vertices(&at, &level);
             levels.push(level);
         }
-        Some(levels)
+        Some(at)
+    }
+
+    /// Whether the coarsest graph has more vertices than so many for each core. None where what may be spent was not
+    /// enough to make a coarser one.
+    fn is_fine(&self, levels: &[Level], per_core: usize) -> Option<bool> {
+        let few = per_core * self.model.cluster.cores().len();
+        let is_fine = levels.last().is_some_and(|l| l.graph.len() > few);
+        (!is_fine || !self.spent.all()).then_some(is_fine)
+    }
+
+    /// What the coarsest graph becomes, where that is coarser by enough.
+    fn coarser(
+        &mut self,
+        levels: &[Level],
+        per_core: usize,
+        may: &dyn Fn(usize, usize) -> bool,
+    ) -> Option<Level> {
+        let Level { graph, homes, .. } = levels.last()?;
+        let few = per_core * self.model.cluster.cores().len();
+        let heaviest = HEAVIEST * graph.loads.iter().sum::<f64>() / few as f64;
+        let pairing = Pairing { heaviest, is_squared: true, may };
+        let (coarse, vertex_of) = graph.coarsen(self.random, &pairing);
+        self.spent.looks += 2 * graph.looks();
+        if coarse.len() * 20 > graph.len() * 19 {
+            return None;
+        }
+        let homes = joined(homes, &vertex_of, coarse.len());
+        Some(Level { graph: coarse, homes, vertex_of })
     }
 
     fn homes(&self) -> Vec<Home> {

@@ -14,7 +14,8 @@
 //! groups), each also with its
 //! groups given the cores that most of their tasks are on. Where imbalance is bounded, groups of all cores at once
 //! come before all else (`kway`), and again and again as long as that gains something; where there is too little time
-//! for them, those of `treematch`, taken below the bound. The slowest core is not searched for
+//! for them, those of `treematch`, taken below the bound. Where it is not, they stand in for halving if that would take
+//! too long. The slowest core is not searched for
 //! but bounded (the epsilon-constraint method of multi-objective optimisation): below a bound the mean
 //! of communication and what migrations cost are reduced. Three things do that:
 //!

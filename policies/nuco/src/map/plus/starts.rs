@@ -19,6 +19,8 @@ use evenly_model::stats::Random;
 const OTHERS: f64 = 0.5;
 /// The part of what may be looked at that groups within a bound may take: where there is little, they are what counts.
 const KWAY: f64 = 0.95;
+/// Within what imbalance groups of all cores at once are made where it is not bounded.
+const UNBOUNDED: f64 = 0.01;
 /// The part of what may be looked at that a mapper may take which looks at every core for every task, where
 /// imbalance is bounded: it makes no groups.
 const EVERY_CORE: f64 = 0.05;
@@ -36,16 +38,19 @@ pub(super) struct Starts<'r, 'm> {
     /// Whether they come from halving.
     pub(super) is_halved: bool,
     pub(super) looks: f64,
+    /// What halving takes, where it is worth that.
+    halving: Option<Halving>,
 }
 
 impl<'r, 'm> Starts<'r, 'm> {
     /// From the best so far, which is the present mapping, on.
     pub(super) fn find(search: &'r Search<'r, 'm>, best: Best<'r, 'm>) -> Self {
-        let mut starts = Self { search, best, grouped: Vec::new(), is_halved: false, looks: 0.0 };
-        starts.refine();
         let halving = (search.all_may_move && !search.is_within())
             .then(|| halving_looks(search.model, search.looks))
             .flatten();
+        let (grouped, is_halved) = (Vec::new(), false);
+        let mut starts = Self { search, best, grouped, is_halved, looks: 0.0, halving };
+        starts.refine();
         starts.group();
         starts.others(halving.map_or(0.0, |h| h.looks));
         if let Some(halving) = halving {
@@ -75,7 +80,15 @@ impl<'r, 'm> Starts<'r, 'm> {
     /// How carefully there is time to make groups of all cores at once, and within what imbalance.
     fn care(&self) -> Option<(f64, Care)> {
         let s = self.search;
-        let most = s.request.options.max_imbalance.filter(|_| s.all_may_move)?;
+        if !s.all_may_move {
+            return None;
+        }
+        let most = match s.request.options.max_imbalance {
+            Some(most) => most,
+            // Where there is too little time to halve all tasks, and communication has not been looked at yet.
+            None if self.halving.is_none() && is_scattered(s.model, s.model.present) => UNBOUNDED,
+            None => return None,
+        };
         Some((most, kway::affordable(s.model, KWAY * s.looks)?))
     }
 
@@ -102,7 +115,8 @@ impl<'r, 'm> Starts<'r, 'm> {
             if !s.model.keeps_bounds(&groups) {
                 self.settle(&groups);
             }
-            self.grouped.clone_from(&self.best.mapping);
+            // Without a bound the best may be no groups.
+            self.grouped = if s.is_within() { self.best.mapping.clone() } else { groups };
         }
     }
 
