@@ -76,7 +76,8 @@ impl Declaration<'_> {
         self
     }
 
-    /// Which iterations use the same data. If not said, those that follow one another are kept together.
+    /// Which iterations use the same data. If not said, those that follow one another are kept together, unless they differ in what
+    /// they have to do.
     pub fn access(mut self, access: Access) -> Self {
         self.region.access = access;
         self

@@ -127,8 +127,10 @@ mod tests {
         assert_eq!(blocks, [0, 0, 1, 1, 2, 2, 3, 3]);
         let dealt = divide(&region(Load::Variable, Access::Independent), 8, &equal);
         assert_eq!(dealt, [0, 1, 2, 3, 0, 1, 2, 3]);
-        // A stencil stays together, whatever its load.
+        // A stencil stays together, whatever its load; what nobody knows goes by its load.
         assert_eq!(divide(&region(Load::Variable, Access::Stencil), 8, &equal), blocks);
+        assert_eq!(divide(&region(Load::Variable, Access::Unknown), 8, &equal), dealt);
+        assert_eq!(divide(&region(Load::Fixed, Access::Unknown), 8, &equal), blocks);
         // One of half the power is dealt half as many.
         let dealt = divide(&region(Load::Variable, Access::Independent), 6, &[0.4, 0.4, 0.2]);
         assert_eq!(owned(&dealt, 3), [3, 2, 1]);
@@ -157,15 +159,17 @@ mod tests {
     /// Would catch: a loop over a triangle in which one processor is given the longest rows of another.
     #[test]
     fn what_is_dealt_out_stays_so_where_powers_change() {
-        let region = region(Load::Variable, Access::Independent);
-        let powers = [0.3, 0.3, 0.3, 0.1];
-        let before = divide(&region, 160, &[0.25; 4]);
-        let after = redivide(&region, &before, &powers);
-        let work =
-            |p: usize| -> f64 { (0..160).filter(|&t| after[t] == p).map(|t| t as f64).sum() };
-        let all: f64 = (0..4).map(work).sum();
-        for (p, power) in powers.iter().enumerate() {
-            assert!((work(p) / all - power).abs() < 0.01, "{p}: {} of {power}", work(p) / all);
+        for access in [Access::Independent, Access::Unknown] {
+            let region = region(Load::Variable, access);
+            let powers = [0.3, 0.3, 0.3, 0.1];
+            let before = divide(&region, 160, &[0.25; 4]);
+            let after = redivide(&region, &before, &powers);
+            let work =
+                |p: usize| -> f64 { (0..160).filter(|&t| after[t] == p).map(|t| t as f64).sum() };
+            let all: f64 = (0..4).map(work).sum();
+            for (p, power) in powers.iter().enumerate() {
+                assert!((work(p) / all - power).abs() < 0.01, "{p}: {} of {power}", work(p) / all);
+            }
         }
     }
 

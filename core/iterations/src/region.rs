@@ -19,7 +19,7 @@ pub enum Access {
     Independent,
     /// Those that follow one another, as where each element is computed from its neighbours.
     Stencil,
-    /// Nobody knows. Then they are kept together, as with [`Access::Stencil`], whatever their load.
+    /// Nobody knows. Then their load says how they are divided; those that have blocks stay together, as with [`Access::Stencil`].
     #[default]
     Unknown,
 }
@@ -86,16 +86,17 @@ pub struct Region {
 }
 
 impl Region {
-    /// Whether its iterations are dealt out in turn: one after the other they would be unequal, and none needs its neighbours.
+    /// Whether its iterations are dealt out in turn: in blocks they would be unequal, and none is known to need its neighbours.
     #[must_use]
     pub fn is_cyclic(&self) -> bool {
-        self.load == Load::Variable && self.access == Access::Independent
+        self.load == Load::Variable && self.access != Access::Stencil
     }
 
-    /// Whether tasks may go from any processor to any other, without more data being shared afterwards.
+    /// Whether tasks may go from any processor to any other, without more data being shared afterwards. Neighbours that are dealt
+    /// out in turn are not together in any case.
     #[must_use]
     pub fn moves_freely(&self) -> bool {
-        self.access == Access::Independent
+        self.access == Access::Independent || self.is_cyclic()
     }
 
     /// The array by which iterations are placed: the first that is written, else the first; of those in which each iteration
@@ -170,5 +171,23 @@ mod tests {
         assert_eq!(region.main(), None);
         // Nothing is known: neighbours stay together.
         assert!(!region.is_cyclic() && !region.moves_freely());
+    }
+
+    /// Section 2.4: blocks where the load is fixed or the access a stencil, in turn otherwise. Would catch: a triangle of which nobody
+    /// has said what its rows share, divided into blocks.
+    #[test]
+    fn what_varies_is_dealt_out_in_turn_unless_it_is_a_stencil() {
+        for (load, access, in_turn, freely) in [
+            (Load::Fixed, Access::Independent, false, true),
+            (Load::Fixed, Access::Stencil, false, false),
+            (Load::Fixed, Access::Unknown, false, false),
+            (Load::Variable, Access::Independent, true, true),
+            (Load::Variable, Access::Stencil, false, false),
+            (Load::Variable, Access::Unknown, true, true),
+        ] {
+            let region = Region { load, access, ..Region::default() };
+            let found = (region.is_cyclic(), region.moves_freely());
+            assert_eq!(found, (in_turn, freely), "{load:?}, {access:?}");
+        }
     }
 }

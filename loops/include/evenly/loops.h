@@ -37,7 +37,8 @@ typedef struct evenly_loop evenly_loop;
 
 /* Whether iterations have all about the same to do. */
 enum evenly_load { EVENLY_FIXED = 0, EVENLY_VARIABLE = 1 };
-/* Which iterations use the same data: none, those that follow one another, or nobody knows. */
+/* Which iterations use the same data: none, those that follow one another (which are kept together), or nobody knows (which are kept
+ * together if their load is fixed). */
 enum evenly_access { EVENLY_INDEPENDENT = 0, EVENLY_STENCIL = 1, EVENLY_UNKNOWN = 2 };
 enum evenly_use { EVENLY_READS = 0, EVENLY_WRITES = 1 };
 enum evenly_operation { EVENLY_SUM = 0, EVENLY_MIN = 1, EVENLY_MAX = 2 };
