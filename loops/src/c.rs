@@ -551,6 +551,29 @@ pub unsafe extern "C" fn evenly_failed(region: *const EvenlyRegion) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_region_iterations(
     region: *const EvenlyRegion,
+/// `evenly_reduce_uint64`: see the header.
+///
+/// # Safety
+/// `own` is NULL or from `evenly_begin`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_reduce_uint64(
+    own: *const EvenlyLoop,
+    operation: c_int,
+    given: u64,
+) -> u64 {
+    let together: fn(u64, u64) -> u64 = match operation {
+        0 => u64::wrapping_add,
+        1 => u64::min,
+        2 => u64::max,
+        other => {
+            wrong(&format!("evenly_reduce_uint64: {OPERATIONS}, not {other}"));
+            return given;
+        }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { reduce(own, given, together) }
+}
+
     thread: usize,
 ) -> u64 {
     // SAFETY: the caller's promise is the same.

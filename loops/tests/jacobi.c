@@ -10,6 +10,23 @@ static double grids[2][ROWS][COLUMNS];
 static evenly_region *sweep;
 static int64_t changed[16];
 
+/* Integers without a sign are in their own order; those with one stay as they are. */
+static void reduces(evenly_loop *loop, size_t thread)
+{
+	const uint64_t large = UINT64_MAX - thread;
+	const unsigned char small = thread ? 200 : 7;
+	const long negative = thread ? 3 : -5;
+	if (evenly_reduce_int64(loop, EVENLY_MAX, thread ? 1 : large) != UINT64_MAX ||
+	    evenly_reduce_int64(loop, EVENLY_MIN, thread ? large : 1ULL) != 1 ||
+	    evenly_reduce_uint64(loop, EVENLY_MIN, thread ? large : 2) != 2 ||
+	    evenly_reduce_int64(loop, EVENLY_MIN, small) != 7 || evenly_reduce_int64(loop, EVENLY_MIN, negative) != -5)
+		abort();
+	/* It is a function all the same. */
+	int64_t (*by_address)(evenly_loop *, int, int64_t) = evenly_reduce_int64;
+	if (by_address(loop, EVENLY_MIN, negative) != -5)
+		abort();
+}
+
 static void *steps(void *number)
 {
 	size_t thread = (size_t)number;
@@ -22,6 +39,7 @@ static void *steps(void *number)
 				for (int j = 1; j < COLUMNS - 1; j++)
 					to[i][j] = (from[i - 1][j] + from[i + 1][j] + from[i][j - 1] + from[i][j + 1]) / 4;
 		changed[thread] = evenly_reduce_int64(loop, EVENLY_SUM, rows);
+		reduces(loop, thread);
 	}
 	return NULL;
 }

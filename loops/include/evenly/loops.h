@@ -75,7 +75,7 @@ int evenly_next_task(evenly_loop *loop, int64_t *lb, int64_t *ub, int64_t *strid
 
 /* What all threads give, put together in the order of their numbers: each gets the same. By all threads, after the loop, which wait
  * for each other; after several loops in the same order. A sum differs in its last digits as iterations are divided in other ways.
- * Values of uint64_t have the same sum as int64_t, but the order of int64_t (evenly::loop in C++ keeps theirs). */
+ * In C evenly_reduce_int64 is evenly_reduce_uint64 where an unsigned type of 64 bits is given, which has another order. */
 double evenly_reduce_double(evenly_loop *loop, int operation, double given);
 int64_t evenly_reduce_int64(evenly_loop *loop, int operation, int64_t given);
 
@@ -85,6 +85,13 @@ void evenly_abandon(evenly_loop *loop);
 
 /* Whether a loop has been given up. */
 int evenly_failed(const evenly_region *region);
+uint64_t evenly_reduce_uint64(evenly_loop *loop, int operation, uint64_t given);
+#ifndef __cplusplus
+/* A name within its own macro is that of the function. unsigned long is of 32 bits somewhere: it has the same order by either. */
+#define evenly_reduce_int64(loop, operation, given)                                                                               \
+	_Generic((given), unsigned long: evenly_reduce_uint64, unsigned long long: evenly_reduce_uint64,                           \
+		 default: evenly_reduce_int64)(loop, operation, given)
+#endif
 
 /* How many iterations a thread has carried out so far. */
 uint64_t evenly_region_iterations(const evenly_region *region, size_t thread);
@@ -140,11 +147,10 @@ public:
 		T all;
 		if constexpr (std::is_integral<T>::value) {
 			static_assert(sizeof(T) <= sizeof(int64_t), "integers have at most 64 bits");
-			/* Of 64 bits without a sign, so that their order is kept; a sum has the same bits by either type. */
-			constexpr bool wide = std::is_unsigned<T>::value && sizeof(T) == sizeof(int64_t);
-			const uint64_t top = wide && operation != EVENLY_SUM ? UINT64_C(1) << 63 : 0;
-			const int64_t flipped = static_cast<int64_t>(static_cast<uint64_t>(given) ^ top);
-			all = static_cast<T>(static_cast<uint64_t>(evenly_reduce_int64(own, operation, flipped)) ^ top);
+			if constexpr (std::is_unsigned<T>::value)
+				all = static_cast<T>(evenly_reduce_uint64(own, operation, given));
+			else
+				all = static_cast<T>(evenly_reduce_int64(own, operation, given));
 		} else
 			all = static_cast<T>(evenly_reduce_double(own, operation, static_cast<double>(given)));
 		check();
