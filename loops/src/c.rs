@@ -243,6 +243,34 @@ pub unsafe extern "C" fn evenly_team_free(team: *mut EvenlyTeam) {
     }
 }
 
+/// `evenly_team_array`: see the header.
+///
+/// # Safety
+/// `team` is NULL or a team; at `sizes` are so many. Nothing is read at `array`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_team_array(
+    team: *const EvenlyTeam,
+    array: *const c_void,
+    element_bytes: usize,
+    dimensions: usize,
+    sizes: *const usize,
+) {
+    let function = "evenly_team_array";
+    // SAFETY: the caller's promise is the same.
+    let Some(team) = (unsafe { given(team, function) }) else { return };
+    let address = array.addr() as u64;
+    if dimensions == 0 {
+        return team.0.forget_size(address);
+    }
+    // SAFETY: NULL, or so many are there by the caller's promise.
+    let Some(_) = (unsafe { given(sizes, function) }) else { return };
+    // SAFETY: it is not NULL, and so many are there by the caller's promise.
+    let sizes = unsafe { std::slice::from_raw_parts(sizes, dimensions) };
+    if let Err(error) = team.0.sized_array(address, element_bytes as u64, sizes) {
+        wrong(&format!("{function}: {error}"));
+    }
+}
+
 /// `evenly_region_new`: see the header.
 ///
 /// # Safety
@@ -523,6 +551,29 @@ pub unsafe extern "C" fn evenly_reduce_int64(
     (unsafe { reduce(own, given as u64, of_bits) }) as i64
 }
 
+/// `evenly_reduce_uint64`: see the header.
+///
+/// # Safety
+/// `own` is NULL or from `evenly_begin`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_reduce_uint64(
+    own: *const EvenlyLoop,
+    operation: c_int,
+    given: u64,
+) -> u64 {
+    let together: fn(u64, u64) -> u64 = match operation {
+        0 => u64::wrapping_add,
+        1 => u64::min,
+        2 => u64::max,
+        other => {
+            wrong(&format!("evenly_reduce_uint64: {OPERATIONS}, not {other}"));
+            return given;
+        }
+    };
+    // SAFETY: the caller's promise is the same.
+    unsafe { reduce(own, given, together) }
+}
+
 /// `evenly_abandon`: see the header.
 ///
 /// # Safety
@@ -551,29 +602,6 @@ pub unsafe extern "C" fn evenly_failed(region: *const EvenlyRegion) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_region_iterations(
     region: *const EvenlyRegion,
-/// `evenly_reduce_uint64`: see the header.
-///
-/// # Safety
-/// `own` is NULL or from `evenly_begin`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenly_reduce_uint64(
-    own: *const EvenlyLoop,
-    operation: c_int,
-    given: u64,
-) -> u64 {
-    let together: fn(u64, u64) -> u64 = match operation {
-        0 => u64::wrapping_add,
-        1 => u64::min,
-        2 => u64::max,
-        other => {
-            wrong(&format!("evenly_reduce_uint64: {OPERATIONS}, not {other}"));
-            return given;
-        }
-    };
-    // SAFETY: the caller's promise is the same.
-    unsafe { reduce(own, given, together) }
-}
-
     thread: usize,
 ) -> u64 {
     // SAFETY: the caller's promise is the same.

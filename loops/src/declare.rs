@@ -3,7 +3,7 @@
 use crate::error::LoopsError;
 use crate::region::Region;
 use crate::team::Shared;
-use evenly_iterations::{Access, ArrayId, Load, Policy, Region as Declared, Section, Use};
+use evenly_iterations::{Access, ArrayId, Extent, Load, Policy, Region as Declared, Section, Use};
 use std::sync::Arc;
 
 /// Threads that carry out loops together. The program makes these threads, and gives each a number from 0 on.
@@ -33,7 +33,7 @@ impl Team {
         self.0.threads()
     }
 
-    /// Declares an array that begins at this address. Nothing is read or written there.
+    /// Declares an array that begins at this address, of a size that nobody says. Nothing is read or written there.
     #[must_use]
     pub fn array<T>(&self, first: *const T) -> Array {
         self.array_at(first.addr() as u64, size_of::<T>() as u64)
@@ -41,6 +41,34 @@ impl Team {
 
     pub(crate) fn array_at(&self, address: u64, element_bytes: u64) -> Array {
         Array { id: ArrayId(self.0.array(address)), address, element_bytes }
+    }
+
+    /// The same, of so many elements in each dimension: a loop that would leave it is given up. That holds for loops that are built
+    /// from now on, until an array at the same address is declared anew in this way.
+    ///
+    /// # Errors
+    /// [`LoopsError::Array`] where there is no dimension, or more than there can be memory.
+    pub fn array_of<T>(&self, first: *const T, sizes: &[usize]) -> Result<Array, LoopsError> {
+        self.sized_array(first.addr() as u64, size_of::<T>() as u64, sizes)
+    }
+
+    pub(crate) fn sized_array(
+        &self,
+        address: u64,
+        element_bytes: u64,
+        sizes: &[usize],
+    ) -> Result<Array, LoopsError> {
+        let elements: Vec<u64> = sizes.iter().map(|size| *size as u64).collect();
+        let extent = Extent::new(&elements, element_bytes)
+            .ok_or_else(|| LoopsError::Array { sizes: sizes.to_vec(), element_bytes })?;
+        let array = self.array_at(address, element_bytes);
+        self.0.set_extent(array.id.0, Some(extent));
+        Ok(array)
+    }
+
+    /// Nobody knows any longer how large the array is.
+    pub(crate) fn forget_size(&self, address: u64) {
+        self.0.set_extent(self.0.array(address), None);
     }
 
     /// Declares a loop.

@@ -1,5 +1,6 @@
 //! What a program can do wrong.
 
+use evenly_iterations::Extent;
 use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,6 +40,33 @@ pub enum LoopsError {
     Threads {
         /// What was asked for.
         threads: usize,
+    },
+    /// An array that cannot be there.
+    #[error(
+        "an array has one dimension or more, and less than 2^63 bytes, and not {sizes:?} elements of {element_bytes} bytes"
+    )]
+    Array {
+        /// Of each dimension.
+        sizes: Vec<usize>,
+        /// Of an element.
+        element_bytes: u64,
+    },
+    /// A loop would use what is not in its array.
+    #[error(
+        "loop '{region}' uses element {element} of the array at {address:#x} in iteration {iteration}, and it has {extent} elements \
+         (counted from 0)"
+    )]
+    Leaves {
+        /// The loop.
+        region: String,
+        /// The variable of the loop, where it is the first to do so.
+        iteration: i64,
+        /// The element that is not there.
+        element: i128,
+        /// Where the array begins.
+        address: u64,
+        /// Its dimensions.
+        extent: Extent,
     },
     /// A thread gave a number that none of the team has.
     #[error(

@@ -9,8 +9,8 @@ use crate::team::{Shared, lock};
 use crate::telling::Teller;
 use crossbeam_utils::CachePadded;
 use evenly_iterations::{
-    ArrayId, Bounds, HandsOut, Measured, Memory, Outcome, Policy, Region as Declared, Scheduler,
-    Section, Tasks,
+    ArrayId, Bounds, Extent, HandsOut, Measured, Memory, Outcome, Outside, Policy,
+    Region as Declared, Scheduler, Section, Tasks,
 };
 use evenly_model::Nanos;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -46,6 +46,8 @@ pub struct Region {
     scheduler: Mutex<Scheduler>,
     /// Where the array is by which iterations are placed.
     address: u64,
+    /// What it uses of arrays whose size is known: each with where the array is, and its size.
+    within: Box<[(Section, u64, Extent)]>,
     release_ns: AtomicU64,
     /// What instances take if no thread is kept from its CPU, or less.
     took_ns: AtomicU64,
@@ -65,7 +67,9 @@ impl Region {
         let threads = team.threads();
         let board = Arc::new(Board::new(threads, overtakes));
         let main = declared.main().map(|section: &Section| section.array);
-        let address = addresses.iter().find(|(array, _)| Some(*array) == main);
+        let address_of = |of: ArrayId| addresses.iter().find(|(array, _)| *array == of);
+        let address_of = |array| address_of(array).map_or(0, |(_, address)| *address);
+        let sized = |s: &Section| Some((*s, address_of(s.array), team.extent(s.array.0)?));
         Self {
             name: name.to_owned(),
             number: team.add_loop(name, &board),
@@ -73,7 +77,8 @@ impl Region {
             shown: Shown::new(threads),
             lanes: (0..threads).map(|_| CachePadded::default()).collect(),
             gathering: Gathering::new(threads),
-            address: address.map_or(0, |(_, address)| *address),
+            address: main.map_or(0, address_of),
+            within: declared.sections.iter().filter_map(sized).collect(),
             scheduler: Mutex::new(Scheduler::new(
                 declared,
                 policy,
@@ -163,6 +168,10 @@ impl Region {
         let mut common = lock(&self.team.common);
         let (plan, changed) = scheduler.begin(&mut common, bounds, self.address);
         if changed {
+            if let Err(error) = self.stays_within(bounds) {
+                self.give_up(error);
+                return 0;
+            }
             self.shown.set(bounds, plan);
         }
         let tasks = plan.tasks.count() as u32;
@@ -179,6 +188,24 @@ impl Region {
         }
         self.release_ns.store(self.team.now_ns(), Relaxed);
         tasks
+    }
+
+    /// Whether all that iterations use is in its array, as far as arrays have sizes.
+    fn stays_within(&self, bounds: Bounds) -> Result<(), LoopsError> {
+        for (section, address, extent) in &self.within {
+            if let Some(outside) = extent.leaves(&bounds, section) {
+                let (region, extent) = (self.name.clone(), extent.clone());
+                let Outside { iteration, element } = outside;
+                return Err(LoopsError::Leaves {
+                    region,
+                    iteration,
+                    element,
+                    address: *address,
+                    extent,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// By the last thread that has done something in the instance.

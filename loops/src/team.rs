@@ -8,7 +8,7 @@ use crate::gate::Patience;
 use crate::process;
 use crate::watch::{LONG_SLEEPS, Missing, Order, tell};
 use crossbeam_utils::CachePadded;
-use evenly_iterations::Common;
+use evenly_iterations::{Common, Extent};
 use evenly_model::Nanos;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     members: Box<[CachePadded<Member>]>,
     loops: Mutex<Vec<(String, Weak<Board>)>>,
     pub(crate) common: Mutex<Common>,
-    arrays: Mutex<Vec<u64>>,
+    arrays: Mutex<Vec<(u64, Option<Extent>)>>,
     crowd: Mutex<Crowd>,
     /// There are more threads than CPUs.
     is_crowd: AtomicBool,
@@ -135,11 +135,23 @@ impl Shared {
     /// The number of the array that begins at this address.
     pub(crate) fn array(&self, address: u64) -> u32 {
         let mut arrays = lock(&self.arrays);
-        let known = arrays.iter().position(|known| *known == address);
+        let known = arrays.iter().position(|(known, _)| *known == address);
         known.unwrap_or_else(|| {
-            arrays.push(address);
+            arrays.push((address, None));
             arrays.len() - 1
         }) as u32
+    }
+
+    /// How large an array is from now on, for loops that are made then; None where nobody knows.
+    pub(crate) fn set_extent(&self, array: u32, extent: Option<Extent>) {
+        if let Some((_, known)) = lock(&self.arrays).get_mut(array as usize) {
+            *known = extent;
+        }
+    }
+
+    /// How large it is.
+    pub(crate) fn extent(&self, array: u32) -> Option<Extent> {
+        lock(&self.arrays).get(array as usize).and_then(|(_, extent)| extent.clone())
     }
 
     /// The number of a loop: from 1 on, and again that of one which is no more.

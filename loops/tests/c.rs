@@ -93,6 +93,7 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
             "reduces",
             "loop 'sweep' was given up: thread 1 reduced before it had carried out all of its tasks",
         ),
+        ("leaves its array", "in iteration 99, and it has 99 x 4 elements (counted from 0)"),
         ("jumps", "thread 1 began loop 'sweep' within loop 'sweep' of the same team"),
         ("breaks", "thread 1 began loop 'inner' within loop 'sweep' of the same team"),
         ("nests", "thread 1 began loop 'inner' within loop 'sweep' of the same team"),
@@ -123,7 +124,7 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
     );
     let given_up: Vec<_> = said.lines().filter_map(|line| line.split(" was").next()).collect();
     assert_eq!(given_up, ["loop 'sweep'", "loop 'inner'"], "{said}");
-    for harmless in ["nothing", "pools"] {
+    for harmless in ["nothing", "pools", "stays in another array"] {
         assert_eq!(
             printed(Command::new("timeout").arg("60").arg(wrong()).arg(harmless)),
             "",
@@ -196,6 +197,14 @@ fn what_is_no_argument_is_said() {
         "evenly_region_policy: no policy for loops is called 'fast'; there are auto,"
     ));
     assert_eq!(lines[6], "a team has from 1 to 1024 threads, not 0");
+    assert_eq!(
+        lines[7..9],
+        ["evenly_team_array was given NULL", "evenly_team_array was given NULL"]
+    );
+    assert!(
+        lines[9].starts_with("evenly_team_array: an array has one dimension or more"),
+        "{lines:?}"
+    );
 }
 
 /// Would catch: a lock that is held while a handler is called.

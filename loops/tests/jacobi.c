@@ -51,6 +51,8 @@ int main(int argc, char **argv)
 		grids[0][i][0] = grids[1][i][0] = i;
 	evenly_team *team = evenly_team_new(threads);
 	sweep = evenly_region_new(team, "sweep", EVENLY_FIXED, EVENLY_STENCIL);
+	for (int grid = 0; grid < 2; grid++)
+		evenly_team_array(team, grids[grid], sizeof(double), 2, (size_t[]){ROWS, COLUMNS});
 	evenly_region_uses(sweep, EVENLY_READS, grids[0], sizeof(double), COLUMNS, 0);
 	evenly_region_uses(sweep, EVENLY_WRITES, grids[1], sizeof(double), COLUMNS, 0);
 	if (argc > 2)

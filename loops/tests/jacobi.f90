@@ -25,6 +25,8 @@ program jacobi
     end do
   end do
   sweep = evenly_region_new(team, 'sweep', EVENLY_FIXED, EVENLY_STENCIL)
+  call evenly_team_array(team, grid(:, :, 0), storage_size(grid) / 8, shape(grid(:, :, 0)))
+  call evenly_team_array(team, grid(:, :, 1), storage_size(grid) / 8, shape(grid(:, :, 1)))
   call evenly_region_uses(sweep, EVENLY_READS, grid(:, :, 0), storage_size(grid) / 8, rows)
   call evenly_region_uses(sweep, EVENLY_WRITES, grid(:, :, 1), storage_size(grid) / 8, rows, 1 - rows)
   call evenly_region_policy(sweep, policy)

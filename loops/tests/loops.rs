@@ -69,7 +69,8 @@ fn answers_are_the_same_under_all_policies_and_by_one_to_nine_threads() {
     for (policy, overtakes) in Policy::ALL.into_iter().flat_map(|p| [(p, false), (p, true)]) {
         for threads in 1..=9 {
             let (team, grids) = (Team::new(threads).unwrap(), grids(rows, width));
-            let arrays = [0, 1].map(|grid| team.array(grids[grid].as_ptr()));
+            let sizes = [rows as usize, width];
+            let arrays = [0, 1].map(|i| team.array_of(grids[i].as_ptr(), &sizes).unwrap());
             let declared =
                 team.region("sweep").load(Load::Fixed).access(Access::Stencil).policy(policy);
             let width_of = i64::try_from(width).unwrap();
@@ -87,6 +88,48 @@ fn answers_are_the_same_under_all_policies_and_by_one_to_nine_threads() {
             );
         }
     }
+}
+
+/// Would catch: a loop over one row too many that writes to what is behind its array.
+#[test]
+fn a_loop_that_would_leave_its_array_carries_out_nothing() {
+    let data = vec![0.0_f64; 8 * 16];
+    let team = Team::new(2).unwrap();
+    let array = team.array_of(data.as_ptr(), &[8, 16]).unwrap();
+    let new = |b| team.region("rows").uses(Use::Writes, &array, 16, b);
+    let run = |region: &Region, thread, bounds| -> Result<u64, LoopsError> {
+        let mut turn = region.begin(thread, bounds)?;
+        let mut own = 0;
+        while let Some(part) = turn.next_task()? {
+            own += part.count().unwrap();
+        }
+        Ok(own)
+    };
+    for (declared, all, error) in [
+        (new(0), bounds(0, 9, 1), Some((8, 128))),
+        (new(-16), bounds(3, -1, -1), Some((0, -16))),
+        (new(-16).overtakes(), bounds(1, 10, 1), Some((9, 128))),
+        (new(-16), bounds(1, 9, 1), None),
+        (new(0), bounds(9, 9, 1), None),
+    ] {
+        let region = declared.build();
+        for found in self::all(2, |thread| run(&region, thread, all)) {
+            let found = match found {
+                Err(LoopsError::Leaves { iteration, element, .. }) => Some((iteration, element)),
+                other => {
+                    other.unwrap();
+                    None
+                }
+            };
+            assert_eq!(found, error);
+        }
+    }
+    // A larger one at the same address counts for loops that are built after it; and there is none without a dimension.
+    assert!(matches!(team.array_of(data.as_ptr(), &[]), Err(LoopsError::Array { .. })));
+    team.array_of(data.as_ptr(), &[9, 16]).unwrap();
+    let region = new(0).build();
+    let done = self::all(2, |thread| run(&region, thread, bounds(0, 9, 1)).unwrap());
+    assert_eq!(done.iter().sum::<u64>(), 9);
 }
 
 /// Bounds that change, none at all, fewer iterations than threads, backwards, at the end of all numbers.

@@ -189,6 +189,9 @@ int main(int argc, char **argv)
 		evenly_region_new(team, "x", 9, 0);
 		evenly_region_policy(region, "fast");
 		evenly_team_new(0);
+		evenly_team_array(NULL, &team, 8, 1, (size_t[]){1});
+		evenly_team_array(team, &team, 8, 1, NULL);
+		evenly_team_array(team, &team, 8, 2, (size_t[]){SIZE_MAX, 2});
 		return 0;
 	}
 	if (is("forks")) {
@@ -199,6 +202,14 @@ int main(int argc, char **argv)
 		}
 		waitpid(child, NULL, 0);
 		return 0;
+	}
+	if (is("leaves its array") || is("stays in another array")) {
+		/* Both threads go through rows 0 to 99. */
+		static double rows[99][4];
+		evenly_team_array(team, rows, sizeof(double), 2, (size_t[]){99, 4});
+		evenly_region_uses(region, EVENLY_WRITES, rows, sizeof(double), 4, 0);
+		if (is("stays in another array"))
+			evenly_team_array(team, rows, sizeof(double), 0, NULL);
 	}
 	if (is("handles")) {
 		evenly_loops_on_error(declares);

@@ -20,6 +20,7 @@ program wrong
   type(evenly_region) :: region, none
   type(evenly_loop) :: loop
   integer :: first, last
+  real, target :: grid(3, 9) = 0
 
   team = evenly_team_new(1)
   if (command_argument_count() > 0) call evenly_loops_on_error(says)
@@ -36,6 +37,15 @@ program wrong
     call evenly_abandon(loop)
     if (evenly_next_task(loop, first, last)) print '(a)', 'a task of a loop that was given up'
     if (evenly_failed(region)) print '(a)', 'it has failed'
+    call evenly_region_free(region)
+    call evenly_team_array(team, grid, 4, shape(grid))
+    region = evenly_region_new(team, 'columns', EVENLY_FIXED, EVENLY_INDEPENDENT)
+    call evenly_region_uses(region, EVENLY_READS, grid, 4, 3)
+    loop = evenly_begin(region, 0, 1, 9)
+    do while (evenly_next_task(loop, first, last))
+    end do
+    loop = evenly_begin(region, 0, 1, 10)
+    if (evenly_next_task(loop, first, last)) print '(a)', 'a task of a loop that leaves its array'
     call evenly_region_free(region)
     call evenly_region_policy(region, 'static')
     call evenly_loops_on_error()

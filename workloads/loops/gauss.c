@@ -18,7 +18,7 @@ static uint64_t compute(struct run *run) {
         matrix[i] = (double)(random >> 40) / 1e6;
     }
     DECLARE(run, 0, "rows", EVENLY_VARIABLE, EVENLY_INDEPENDENT);
-    USES(run, 0, EVENLY_WRITES, matrix, sizeof *matrix, n);
+    USES(run, 0, EVENLY_WRITES, matrix, sizeof *matrix, n, n);
     begin_timing();
     PARALLEL(run) {
         // Each thread finds the pivots for itself, which takes little, and so none waits for another one that does.

@@ -12,8 +12,8 @@ static uint64_t compute(struct run *run) {
     for (int64_t i = 0; i < n * n; i++)
         grids[0][i] = grids[1][i] = (float)(i % 31) / 31; // no sum is exact, which an emulated CPU takes longer for
     DECLARE(run, 0, "sweep", EVENLY_FIXED, EVENLY_STENCIL);
-    USES(run, 0, EVENLY_READS, grids[0], sizeof(float), n);
-    USES(run, 0, EVENLY_WRITES, grids[1], sizeof(float), n);
+    USES(run, 0, EVENLY_READS, grids[0], sizeof(float), n, n);
+    USES(run, 0, EVENLY_WRITES, grids[1], sizeof(float), n, n);
     begin_timing();
     PARALLEL(run)
     for (int64_t step = 0; step < run->steps; step++) {

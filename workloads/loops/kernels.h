@@ -55,7 +55,12 @@ uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
         if ((run)->overtakes)                                                                     \
             evenly_region_overtakes((run)->loops[n]);                                             \
     } while (0)
-#define USES(run, n, use, array, bytes, a) evenly_region_uses((run)->loops[n], use, array, bytes, a, 0)
+// The loop n goes through the rows of an array, which has so many of a elements.
+#define USES(run, n, use, array, bytes, a, rows)                                                  \
+    do {                                                                                          \
+        evenly_team_array((run)->team, array, bytes, 2, (size_t[]){(size_t)(rows), (size_t)(a)}); \
+        evenly_region_uses((run)->loops[n], use, array, bytes, a, 0);                             \
+    } while (0)
 // The loop n: for each i from lower to below upper. All threads come here; none goes on before all is done.
 #define LOOP(run, n, i, lower, upper, ...)                                                        \
     do {                                                                                          \
@@ -76,7 +81,7 @@ uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
 #define PARALLEL(run)
 #define THREAD ((size_t)0)
 #define DECLARE(run, n, name, load, access) (void)(run)
-#define USES(run, n, use, array, bytes, a) (void)(array)
+#define USES(run, n, use, array, bytes, a, rows) (void)(array)
 #ifdef LOOPS_BY_CALL
 // A function of GNU C inside another one sees its variables; what is passed on as its address is code on the stack.
 #define LOOP(run, n, i, lower, upper, ...)                                                        \

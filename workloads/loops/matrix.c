@@ -21,8 +21,8 @@ static uint64_t compute(struct run *run) {
         b[i] = (double)(i % 13);
     }
     DECLARE(run, 0, "rows", EVENLY_FIXED, EVENLY_INDEPENDENT);
-    USES(run, 0, EVENLY_READS, a, sizeof *a, n);
-    USES(run, 0, EVENLY_WRITES, c, sizeof *c, n);
+    USES(run, 0, EVENLY_READS, a, sizeof *a, n, n);
+    USES(run, 0, EVENLY_WRITES, c, sizeof *c, n, n);
     begin_timing();
     PARALLEL(run)
     for (int64_t step = 0; step < run->steps; step++)

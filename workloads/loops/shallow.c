@@ -54,7 +54,7 @@ static uint64_t compute(struct run *run) {
     const int writes[] = {FLUX_U, NEW_U, U};
     for (int loop = 0; loop < 3; loop++) {
         DECLARE(run, loop, names[loop], EVENLY_FIXED, EVENLY_STENCIL);
-        USES(run, loop, EVENLY_WRITES, field[writes[loop]], sizeof(float), n);
+        USES(run, loop, EVENLY_WRITES, field[writes[loop]], sizeof(float), n, n);
     }
     (void)names;
     begin_timing();

@@ -14,7 +14,7 @@ static uint64_t compute(struct run *run) {
         grid[i] = (double)(i % 29);
     for (int color = 0; color < 2; color++) {
         DECLARE(run, color, color ? "black" : "red", EVENLY_FIXED, EVENLY_STENCIL);
-        USES(run, color, EVENLY_WRITES, grid, sizeof *grid, columns);
+        USES(run, color, EVENLY_WRITES, grid, sizeof *grid, columns, rows);
     }
     begin_timing();
     PARALLEL(run)

@@ -61,9 +61,9 @@ static uint64_t compute(struct run *run) {
             all[i].at[axis] = (int64_t)(random >> 44);
         }
     DECLARE(run, 0, "forces", EVENLY_FIXED, EVENLY_INDEPENDENT);
-    USES(run, 0, EVENLY_WRITES, all, sizeof *all, 1);
+    USES(run, 0, EVENLY_WRITES, all, sizeof *all, 1, n);
     DECLARE(run, 1, "positions", EVENLY_FIXED, EVENLY_INDEPENDENT);
-    USES(run, 1, EVENLY_WRITES, all, sizeof *all, 1);
+    USES(run, 1, EVENLY_WRITES, all, sizeof *all, 1, n);
     begin_timing();
     PARALLEL(run)
     for (int64_t step = 0; step < run->steps; step++) {

@@ -22,7 +22,7 @@ module evenly_loops
   private
 
   public :: evenly_team, evenly_region, evenly_loop
-  public :: evenly_team_new, evenly_team_free, evenly_region_new, evenly_region_free
+  public :: evenly_team_new, evenly_team_free, evenly_team_array, evenly_region_new, evenly_region_free
   public :: evenly_region_uses, evenly_region_policy, evenly_region_overtakes, &
     evenly_region_iterations
   public :: evenly_begin, evenly_next_task, evenly_reduce, evenly_abandon, evenly_failed, evenly_loops_on_error
@@ -84,6 +84,14 @@ module evenly_loops
     subroutine c_team_free(team) bind(c, name='evenly_team_free')
       import
       type(c_ptr), value :: team
+    end subroutine
+
+    subroutine c_team_array(team, array, element_bytes, dimensions, sizes) bind(c, name='evenly_team_array')
+      import
+      type(c_ptr), value :: team
+      type(*), intent(in) :: array(*)
+      integer(c_size_t), value :: element_bytes, dimensions
+      integer(c_size_t), intent(in) :: sizes(*)
     end subroutine
 
     type(c_ptr) function c_region_new(team, name, load, access) bind(c, name='evenly_region_new')
@@ -186,6 +194,15 @@ contains
 
     call c_team_free(team%at)
     team%at = c_null_ptr
+  end subroutine
+
+  ! Its sizes are shape(array). The array is contiguous, as for evenly_region_uses.
+  subroutine evenly_team_array(team, array, element_bytes, sizes)
+    type(evenly_team), intent(in) :: team
+    type(*), intent(in) :: array(*)
+    integer, intent(in) :: element_bytes, sizes(:)
+
+    call c_team_array(team%at, array, int(element_bytes, c_size_t), size(sizes, kind=c_size_t), int(sizes, c_size_t))
   end subroutine
 
   function evenly_region_new(team, name, load, access) result(region)

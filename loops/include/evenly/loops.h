@@ -3,6 +3,7 @@
  * -lpthread -ldl -lm as well).
  *
  *     evenly_team *team = evenly_team_new(threads);
+ *     evenly_team_array(team, grid, sizeof(double), 2, (size_t[]){rows, columns}); // or not: then nothing is checked
  *     evenly_region *sweep = evenly_region_new(team, "sweep", EVENLY_FIXED, EVENLY_STENCIL);
  *     evenly_region_uses(sweep, EVENLY_WRITES, &grid[0][0], sizeof(double), columns, 0);
  *
@@ -47,6 +48,12 @@ enum evenly_operation { EVENLY_SUM = 0, EVENLY_MIN = 1, EVENLY_MAX = 2 };
 evenly_team *evenly_team_new(size_t threads);
 void evenly_team_free(evenly_team *team);
 
+/* An array that loops share has so many dimensions, of so many elements each: grid[rows][columns] has sizes {rows, columns}. A loop
+ * that would leave it, as it is declared by evenly_region_uses, is then an error. That holds for loops that are begun for the first
+ * time after it; until something else is said of the same address, as when the memory is used for another array; 0 dimensions: that
+ * nobody knows. */
+void evenly_team_array(evenly_team *team, const void *array, size_t element_bytes, size_t dimensions, const size_t *sizes);
+
 /* A loop, which is declared once, and then begun as often as it is carried out. It is freed when evenly_next_task has returned 0 to
  * all threads, and none of them reduces any longer. */
 evenly_region *evenly_region_new(evenly_team *team, const char *name, int load, int access);
@@ -78,13 +85,6 @@ int evenly_next_task(evenly_loop *loop, int64_t *lb, int64_t *ub, int64_t *strid
  * In C evenly_reduce_int64 is evenly_reduce_uint64 where an unsigned type of 64 bits is given, which has another order. */
 double evenly_reduce_double(evenly_loop *loop, int operation, double given);
 int64_t evenly_reduce_int64(evenly_loop *loop, int operation, int64_t given);
-
-/* The thread leaves the loop before its end, as by an exception: the loop is given up, for all threads. After the end of a loop it
- * does nothing. */
-void evenly_abandon(evenly_loop *loop);
-
-/* Whether a loop has been given up. */
-int evenly_failed(const evenly_region *region);
 uint64_t evenly_reduce_uint64(evenly_loop *loop, int operation, uint64_t given);
 #ifndef __cplusplus
 /* A name within its own macro is that of the function. unsigned long is of 32 bits somewhere: it has the same order by either. */
@@ -92,6 +92,13 @@ uint64_t evenly_reduce_uint64(evenly_loop *loop, int operation, uint64_t given);
 	_Generic((given), unsigned long: evenly_reduce_uint64, unsigned long long: evenly_reduce_uint64,                           \
 		 default: evenly_reduce_int64)(loop, operation, given)
 #endif
+
+/* The thread leaves the loop before its end, as by an exception: the loop is given up, for all threads. After the end of a loop it
+ * does nothing. */
+void evenly_abandon(evenly_loop *loop);
+
+/* Whether a loop has been given up. */
+int evenly_failed(const evenly_region *region);
 
 /* How many iterations a thread has carried out so far. */
 uint64_t evenly_region_iterations(const evenly_region *region, size_t thread);
