@@ -1,9 +1,12 @@
 //! Which policy a region has where none is asked for: found by trying.
 //!
 //! ```text
-//!   Static --some wait for the others--> rp-steal --no faster, it has changed, or a while--> Tries all --> Keeps the best --> ...
+//!   Static --some wait for the others--> rp-steal --slower, it has changed, or a while--> Tries all --> Keeps the best --> ...
 //!     ^--------------------------------------------- nobody waits any longer ------------------+
 //! ```
+//!
+//! Beside a load two windows of one policy differ by a third: the kernel's slices do. So what is kept goes on until another policy
+//! was faster over three rounds of windows in turn, and whoever is slower after a round is in no further one.
 
 use crate::plan::Outcome;
 use crate::policy::Policy;
@@ -16,6 +19,8 @@ const LEAST: Nanos = Nanos::from_millis(60);
 const LONG: Nanos = Nanos::from_millis(240);
 /// No other policy is tried while processors wait for each other for less than this part of the time.
 const WAITED: f64 = 0.03;
+/// Under `static` a window is over when it is half as long, if they wait for more than this part.
+const MUCH: f64 = 0.1;
 /// What is tried where they do, in order; the first is what they had.
 const ARMS: [Policy; 4] = [Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
 /// The same where data move from node to node: neither what whoever comes next takes, whose data would go with it each time, nor
@@ -23,12 +28,17 @@ const ARMS: [Policy; 4] = [Policy::Static, Policy::RpSteal, Policy::Rp, Policy::
 const BETWEEN_NODES: [Policy; 2] = [Policy::Rp, Policy::RpSteal];
 /// What is kept where they do, before anything is tried: of a benchmark's kernels it is the best, or near it, for all.
 const GUESS: usize = 1;
-/// Another one than the one before has to be better by this part: a window says no more.
+/// All are tried at once if the guess takes so much longer than `static` took, in so many windows together.
+const WORSE: f64 = 1.1;
+const JUDGED: u32 = 3;
+/// Another one than the one before has to be better by this part, over so many rounds: single windows say less.
 const BETTER: f64 = 0.05;
+const ROUNDS: u32 = 3;
 /// All are tried again after so many windows, the first time and at most.
 const AGAIN: [u32; 2] = [32, 512];
-/// They are tried at once where an iteration takes so much longer than it did, in two windows in succession.
+/// They are tried at once where an iteration takes so much longer than it did, in so many windows in succession.
 const CHANGED: f64 = 1.3;
+const SLOWER: u32 = 3;
 
 /// Since the best was found.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +46,19 @@ struct Kept {
     windows: u32,
     /// The time of an iteration, on average; None before the first window.
     each: Option<f64>,
-    /// The last window took longer than that.
-    slower: bool,
+    /// So many of the last windows took longer than that.
+    slower: u32,
+}
+
+/// What is compared.
+#[derive(Debug, Clone)]
+struct Trial {
+    /// Of each that is left, the time of an iteration in ns, summed up over rounds.
+    left: Vec<(usize, f64)>,
+    /// Its place in this round.
+    place: usize,
+    /// Rounds that have ended.
+    rounds: u32,
 }
 
 /// Chooses by measurement.
@@ -45,12 +66,11 @@ struct Kept {
 pub struct Auto {
     arms: &'static [Policy],
     arm: usize,
-    /// For each that was tried, the time of an iteration in ns.
-    tried: Vec<f64>,
+    trial: Option<Trial>,
     kept: Option<Kept>,
     again: u32,
-    /// What an iteration took under `static`, which the guess has to be faster than in its first window.
-    to_beat: Option<f64>,
+    /// What an iteration took under `static`, and what it took in each window of the guess, summed up.
+    to_beat: Option<(f64, f64)>,
     /// The best of the time before; None where nothing was tried.
     before: Option<usize>,
     instances: u32,
@@ -68,7 +88,7 @@ impl Auto {
         Self {
             arms: if of_one_node { &ARMS } else { &BETWEEN_NODES },
             arm: 0,
-            tried: Vec::new(),
+            trial: None,
             kept: None,
             again: AGAIN[0],
             to_beat: None,
@@ -90,7 +110,7 @@ impl Auto {
     /// Other loops of the program have shown that its processors are not equally fast, which holds for this one as well: it need
     /// not find that out.
     pub fn hear(&mut self) {
-        if self.kept.is_none() && self.tried.is_empty() && self.before.is_none() {
+        if self.kept.is_none() && self.trial.is_none() && self.before.is_none() {
             self.keep(GUESS, None);
             self.begin_window();
         }
@@ -105,49 +125,83 @@ impl Auto {
             self.waited += (outcome.makespan - measured.time).as_secs_f64();
             self.whole += outcome.makespan.as_secs_f64();
         }
-        if self.instances >= INSTANCES && self.time >= LEAST || self.time >= LONG {
+        let waits_much = self.kept.is_none() && self.trial.is_none() && self.waits(MUCH);
+        let parts = if waits_much { 2 } else { 1 };
+        let time = Nanos(self.time.0.saturating_mul(parts));
+        if self.instances >= INSTANCES && time >= LEAST || time >= LONG {
             self.window();
         }
     }
 
+    /// Whether processors have waited for more than this part of the window.
+    fn waits(&self, part: f64) -> bool {
+        self.waited > part * self.whole
+    }
+
     fn window(&mut self) {
         let each = self.time.0 as f64 / self.iterations.max(1) as f64;
-        let waits = self.waited > WAITED * self.whole;
+        let waits = self.waits(WAITED);
         self.begin_window();
-        match self.kept {
+        if let Some(kept) = self.kept {
+            self.goes_on(kept, each);
+        } else if let Some(mut trial) = self.trial.take() {
             // While nobody waits nothing is tried.
-            None if self.tried.is_empty() && !waits => self.before = None,
-            None if self.before.is_none() => {
-                self.keep(GUESS, None);
-                self.to_beat = Some(each);
+            if waits || trial.rounds > 0 || self.arm > 0 {
+                trial.left[trial.place].1 += each;
+                trial.place += 1;
+                self.next_of(trial);
+            } else {
+                self.before = None;
             }
-            None => {
-                self.tried.push(each);
-                self.arm = self.tried.len();
-                if self.arm == self.arms.len() {
-                    let best = self.best();
-                    let is_new = self.before != Some(best);
-                    self.again = if is_new { AGAIN[0] } else { (2 * self.again).min(AGAIN[1]) };
-                    self.keep(best, Some(self.tried[best]));
-                    self.tried.clear();
-                }
-            }
-            Some(Kept { windows, each: then, slower }) => {
-                let is_slower = then.is_some_and(|then| each > CHANGED * then);
-                let is_wrong = |beat: f64| each > beat * (1.0 - BETTER);
-                if self.to_beat.take().is_some_and(is_wrong)
-                    || windows + 1 >= self.again
-                    || is_slower && slower
-                {
-                    (self.kept, self.arm) = (None, 0);
-                } else {
-                    // What takes a little longer each time is no change.
-                    let mean = then.map_or(each, |then| 0.75 * then + 0.25 * each);
-                    let each = if is_slower { then } else { Some(mean) };
-                    self.kept = Some(Kept { windows: windows + 1, each, slower: is_slower });
-                }
+        } else if waits {
+            self.keep(GUESS, None);
+            self.to_beat = Some((each, 0.0));
+        }
+    }
+
+    /// After a window of what is kept.
+    fn goes_on(&mut self, kept: Kept, each: f64) {
+        let windows = kept.windows + 1;
+        if let Some((_, sum)) = &mut self.to_beat {
+            *sum += each;
+        }
+        let judged = self.to_beat.take_if(|_| windows >= JUDGED);
+        let is_wrong = |(beat, sum): (f64, f64)| sum > WORSE * beat * f64::from(windows);
+        let is_slower = kept.each.is_some_and(|then| each > CHANGED * then);
+        let slower = if is_slower { kept.slower + 1 } else { 0 };
+        if judged.is_some_and(is_wrong) || windows >= self.again || slower >= SLOWER {
+            let left = (0..self.arms.len()).map(|arm| (arm, 0.0)).collect();
+            (self.kept, self.to_beat) = (None, None);
+            self.next_of(Trial { left, place: 0, rounds: 0 });
+        } else {
+            // What takes a little longer each time is no change.
+            let mean = kept.each.map_or(each, |then| 0.75 * then + 0.25 * each);
+            let each = if is_slower { kept.each } else { Some(mean) };
+            self.kept = Some(Kept { windows, each, slower });
+        }
+    }
+
+    /// Goes on with the next policy of a trial, or ends it.
+    fn next_of(&mut self, mut trial: Trial) {
+        if trial.place == trial.left.len() {
+            (trial.place, trial.rounds) = (0, trial.rounds + 1);
+            let before = self.before.unwrap_or(GUESS);
+            let own = trial.left.iter().find(|(arm, _)| *arm == before).map_or(f64::MAX, |a| a.1);
+            trial.left.retain(|(arm, sum)| *arm == before || *sum < own);
+            if trial.left.len() == 1 || trial.rounds == ROUNDS {
+                let time = |(arm, sum): (usize, f64)| {
+                    if arm == before { sum * (1.0 - BETTER) } else { sum }
+                };
+                let best = trial.left.iter().min_by(|a, b| time(**a).total_cmp(&time(**b)));
+                let (best, sum) = best.copied().unwrap_or((before, own));
+                let is_new = self.before != Some(best);
+                self.again = if is_new { AGAIN[0] } else { (2 * self.again).min(AGAIN[1]) };
+                self.keep(best, Some(sum / f64::from(trial.rounds)));
+                return;
             }
         }
+        self.arm = trial.left[trial.place].0;
+        self.trial = Some(trial);
     }
 
     fn begin_window(&mut self) {
@@ -157,13 +211,7 @@ impl Auto {
 
     fn keep(&mut self, arm: usize, each: Option<f64>) {
         (self.arm, self.before) = (arm, Some(arm));
-        self.kept = Some(Kept { windows: 0, each, slower: false });
-    }
-
-    fn best(&self) -> usize {
-        let before = self.before.unwrap_or(GUESS);
-        let time = |arm: usize| self.tried[arm] * if arm == before { 1.0 - BETTER } else { 1.0 };
-        (0..self.tried.len()).min_by(|&a, &b| time(a).total_cmp(&time(b))).unwrap_or(before)
+        self.kept = Some(Kept { windows: 0, each, slower: 0 });
     }
 }
 
@@ -209,9 +257,12 @@ mod tests {
             _ => 30,
         };
         assert_eq!(passes(&mut auto, 30, 0.3, ms), [Policy::Static, Policy::RpSteal]);
-        let had = passes(&mut auto, 10, 0.3, ms);
+        let had = passes(&mut auto, 14, 0.3, ms);
         let tried = [Policy::RpSteal, Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
-        assert_eq!((&had[..5], had.last()), (&tried[..], Some(&Policy::Rp)));
+        // Only what is faster than before is in further rounds.
+        let rounds = [[Policy::RpSteal, Policy::Rp]; 2].concat();
+        assert_eq!((&had[..5], &had[5..]), (&tried[..], &rounds[..]));
+        assert_eq!(auto.policy(), Policy::Rp);
         // In a thousand windows each of the others is tried a few times.
         let others =
             passes(&mut auto, 1_000, 0.3, ms).iter().filter(|p| **p == Policy::Static).count();
@@ -237,7 +288,7 @@ mod tests {
     fn a_guess_that_is_no_faster_is_not_kept() {
         let mut auto = Auto::new(true);
         let ms = |policy| if policy == Policy::RpSteal { 26 } else { 20 };
-        let had = passes(&mut auto, 12, 0.3, ms);
+        let had = passes(&mut auto, 24, 0.3, ms);
         let tried = [Policy::RpSteal, Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
         assert_eq!((&had[1..6], had.last()), (&tried[..], Some(&Policy::Static)));
         assert_eq!(passes(&mut auto, 20, 0.3, ms), [Policy::Static]);
@@ -253,6 +304,49 @@ mod tests {
         assert_eq!(auto.policy(), Policy::RpSteal);
     }
 
+    /// Windows differ by a third to each side, as beside a load. Would catch: a policy of which one window was the best by chance,
+    /// and which is kept for two seconds.
+    #[test]
+    fn a_window_that_is_slow_by_chance_changes_little() {
+        let (mut windows, mut guessed) = (0, 0);
+        for seed in 0..200_u64 {
+            let (mut auto, mut random) = (Auto::new(true), seed);
+            for _ in 0..16 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
+                let factor = 0.67 + 0.66 * ((random >> 40) as f64 / (1 << 24) as f64);
+                let ms = |policy| if policy == Policy::RpSteal { 40.0 } else { 50.0 } * factor;
+                guessed += u32::from(auto.policy() == Policy::RpSteal);
+                windows += 1;
+                passes(&mut auto, 1, 0.2, |policy| ms(policy) as u64);
+            }
+        }
+        let part = f64::from(guessed) / f64::from(windows);
+        assert!(part > 0.85, "{part}");
+    }
+
+    /// Would catch: a second instance, of a quarter of a second each, that waits as the first did.
+    #[test]
+    fn who_waits_much_says_so_sooner() {
+        let mut auto = Auto::new(true);
+        let add = |auto: &mut Auto, ms, other| {
+            let measured =
+                [ms, other].map(|ms| Measured { time: Nanos::from_millis(ms), iterations: 500 });
+            auto.add(&Outcome {
+                measured: &measured,
+                makespan: measured[0].time,
+                carried_out: None,
+            });
+            auto.policy()
+        };
+        assert_eq!(add(&mut auto, 130, 80), Policy::RpSteal);
+        let mut auto = Auto::new(true);
+        assert_eq!(add(&mut auto, 130, 120), Policy::Static);
+        let mut auto = Auto::new(true);
+        let policies: Vec<_> = (0..4).map(|_| add(&mut auto, 8, 5)).collect();
+        let [.., before, after] = policies[..] else { panic!("four") };
+        assert_eq!((before, after), (Policy::Static, Policy::RpSteal));
+    }
+
     #[test]
     fn a_load_that_comes_or_goes_is_seen() {
         let mut auto = Auto::new(true);
@@ -266,7 +360,7 @@ mod tests {
         // And it is back, on the other one.
         assert_eq!(passes(&mut auto, 8, 0.3, ms), [Policy::Static, Policy::RpSteal]);
         // It becomes slower: so all are tried at once.
-        passes(&mut auto, 6, 0.3, |policy| if policy == Policy::Rp { 45 } else { 60 });
+        passes(&mut auto, 12, 0.3, |policy| if policy == Policy::Rp { 45 } else { 60 });
         assert_eq!(auto.policy(), Policy::Rp);
     }
 }
