@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each with a size and steps that take some milliseconds.
-const KERNELS: [[&str; 3]; 6] = [
+const KERNELS: [[&str; 3]; 7] = [
     ["matrix", "60", "4"],
     ["jacobi", "100", "40"],
     ["sor", "160", "30"],
     ["shallow", "40", "12"],
     ["water", "90", "20"],
     ["gauss", "70", "70"],
+    ["empty", "5", "100"],
 ];
 
 /// Below the folder of the kernels.

@@ -36,6 +36,7 @@ struct kernel {
     uint64_t (*compute)(struct run *run);
 };
 extern const struct kernel matrix, jacobi, sor, shallow, water, gauss;
+extern const struct kernel empty, flags; // no kernels of the paper
 
 // One iteration. Not put into the loop, which compilers translate better or worse by who hands it out: times would say that.
 #define ITERATION __attribute__((noinline)) static void

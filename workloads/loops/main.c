@@ -57,7 +57,7 @@ static void print_shares(const struct run *run) {
 }
 
 int main(int argc, char **argv) {
-    static const struct kernel *const kernels[] = {&matrix, &jacobi, &sor, &shallow, &water, &gauss};
+    static const struct kernel *const kernels[] = {&matrix, &jacobi, &sor, &shallow, &water, &gauss, &empty, &flags};
     const struct kernel *kernel = NULL;
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         if (argc > 1 && !strcmp(argv[1], kernels[i]->name))
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     const bool helps = argc > 1 && !strcmp(argv[1], "--help");
     if (!kernel || argc > 6) {
         fprintf(helps ? stdout : stderr,
-                "Usage: %s matrix|jacobi|sor|shallow|water|gauss [THREADS [omp|evenly|POLICY [SIZE [STEPS]]]]\n"
+                "Usage: %s matrix|jacobi|sor|shallow|water|gauss|empty|flags [THREADS [omp|evenly|POLICY [SIZE [STEPS]]]]\n"
                 "With omp, OMP_SCHEDULE says how iterations are handed out; a policy is one of evenly.\n"
                 "With LOOPS_MEET in the environment all threads come to the end of each loop of evenly.\n"
                 "These are without effect in loops-tbb and loops-rayon.\n",
