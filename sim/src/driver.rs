@@ -279,6 +279,7 @@ impl Driver {
                     },
                     guard: GuardOptions {
                         enabled: options.guard.enabled && info.is_guarded(),
+                        arms: domains.len() == 1,
                         ..options.guard
                     },
                 };

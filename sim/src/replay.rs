@@ -81,8 +81,8 @@ const SILENT: &str = "turns of computing and waiting, because no thread reported
                       it spreads threads evenly, and nothing else";
 
 /// What is in no recording, for a policy that moves threads within phases.
-const BETWEEN: &str = "what happens between two points, where it moves threads while they meet often: it decides as \
-                       at other times";
+const BETWEEN: &str = "what happens between two points, where it moves threads while they meet often, and what arms did: it \
+                       decides as at other times";
 
 struct Domain {
     policy: Box<dyn Policy>,

@@ -196,6 +196,8 @@ pub struct Scenario {
     pub counters: Counters,
     /// Whether threads report when they wait at barriers, as with the probe.
     pub probe: bool,
+    /// Whether each thread is a process of its own, as the ranks of MPI are.
+    pub ranks: bool,
     /// CPUs that come and go.
     pub hotplug: Vec<Hotplug>,
     /// Tasks of others, each on one CPU.
@@ -239,6 +241,7 @@ impl Scenario {
             readings: Readings::default(),
             counters: Counters::default(),
             probe: false,
+            ranks: false,
             hotplug: Vec::new(),
             strangers: Vec::new(),
             placement: Placement::Even,

@@ -103,3 +103,17 @@ fn whatever_the_program_is_little_is_lost() {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     assert!(mean(&lost) < 0.03 && mean(&gained) > 1.25, "{lost:.3?} {gained:.3?}");
 }
+
+/// Would catch: ranks without barriers, of which it is never known what they gain.
+#[test]
+fn ranks_that_wait_for_their_neighbours_are_measured_by_their_waits() {
+    let loads = [1_000, 4_000, 1_000, 4_000];
+    let mut s = scenario(2, Nanos::from_millis(20), &loads, Barrier::Spin, 10.0);
+    let partners: [&[usize]; 4] = [&[1, 3], &[0, 2], &[1, 3], &[0, 2]];
+    s.ranks = true;
+    for (thread, partners) in s.threads.iter_mut().zip(partners) {
+        thread.partners = partners.to_vec();
+    }
+    let ([kernel, _, hpc], auto) = arms(&s);
+    assert!(auto < 1.12 * hpc && auto < 0.85 * kernel, "{kernel:.2} {hpc:.2}, auto {auto:.2}");
+}

@@ -231,7 +231,7 @@ fn what_is_wrong_is_named() {
         (with("[readings]\nstale = 1.0\n"), "readings.stale: 1"),
         (
             with("[balancing]\npolicy = \"jugle\"\n"),
-            "balancing.policy: there is no policy 'jugle' (did you mean juggle?); there are ideal, hybrid",
+            "balancing.policy: there is no policy 'jugle' (did you mean juggle?); there are ideal, auto, hybrid",
         ),
         (
             good.replace("cpus = 2", "cpus = 1000000").replace("threads = 2", "threads = 1639"),

@@ -18,19 +18,21 @@ use crate::balancer::Balancer;
 use crate::guard::Verdict;
 use crate::lead::Turn;
 use crate::managed::ManagedThread;
+use crate::meetings::Meetings;
 use crate::trial::Trial;
 use crate::unequal::Unequal;
 use crate::{Choice, Observer, weights};
-use evenly_model::Nanos;
+use evenly_model::{CpuId, CpuView, Nanos};
 use evenly_policy::{Policy, PolicyInfo};
 
-/// Epochs that a policy needs to know what threads compute.
+/// Epochs that a policy needs to know what threads compute, and how long it takes at least; longer where it first has to see that
+/// there are no barriers to go by.
 const LEARNS: u32 = 6;
-/// Barriers by which threads may be apart that meet: those that wait have reached the next one, and as some are asked earlier than
-/// others they may be one more ahead.
-const APART: u32 = 2;
-/// For how long nothing may be known of epochs before an arm is left.
-const UNKNOWN: Nanos = Nanos::from_millis(2_000);
+const LEARNING: Nanos = Nanos::from_millis(300);
+const LEARNING_BY_WAITS: Nanos = Nanos::from_millis(3_000);
+/// For how long threads may not have met before an arm is left; and the longest epochs in which one is tried.
+const STANDSTILL: Nanos = Nanos::from_millis(4_000);
+const LONGEST_EPOCH: Nanos = Nanos::from_millis(2_000);
 
 /// A policy, and what is tried in its place.
 pub(crate) struct Arms {
@@ -41,8 +43,18 @@ pub(crate) struct Arms {
     acting: Option<usize>,
     compared: Option<usize>,
     unequal: Unequal,
-    known_at: Nanos,
-    /// Which one was found to be better, and what it is worth.
+    meetings: Meetings,
+    /// Threads or CPUs have changed since epochs were known last.
+    disturbed: bool,
+    /// CPUs at the last point, and whether threads could leave them.
+    place: (Vec<CpuId>, bool),
+    /// Threads have been refused their parts of CPUs, so that these cannot be given.
+    refused: bool,
+    /// When the last point was, for how long arms acted, and since when.
+    at: Option<Nanos>,
+    acted: Nanos,
+    all: Nanos,
+    /// Which one was found to be better the last time, and what it is worth.
     found: Option<(&'static str, Verdict)>,
 }
 
@@ -63,7 +75,13 @@ impl Arms {
             acting: None,
             compared: None,
             unequal: Unequal::default(),
-            known_at: Nanos::ZERO,
+            meetings: Meetings::default(),
+            disturbed: false,
+            place: (Vec::new(), false),
+            refused: false,
+            at: None,
+            acted: Nanos::ZERO,
+            all: Nanos::ZERO,
             found: None,
         }
     }
@@ -85,6 +103,11 @@ impl Arms {
         self.compared.is_some()
     }
 
+    /// Threads cannot be given parts of CPUs: arms that do only that are not tried any more.
+    pub(crate) fn cannot_weigh(&mut self) {
+        self.refused = true;
+    }
+
     /// Whether nothing is measured.
     pub(crate) fn is_settled(&self) -> bool {
         let trial = self.compared.and_then(|arm| self.others[arm].trial.as_ref());
@@ -97,90 +120,128 @@ impl Arms {
         trial.map_or(usual, |trial| trial.period(usual))
     }
 
-    /// A balancing point on so many CPUs. Returns whether another acts from now on.
+    /// A balancing point. Nothing begins to be compared before it `may`. Returns whether another acts from now on.
     fn point(
         &mut self,
         now: Nanos,
-        epochs: Option<Epochs>,
-        (threads, cpus): (&[ManagedThread], usize),
-        is_answered: bool,
+        threads: &[ManagedThread],
+        (cpus, open): (&[CpuView], bool),
+        may: bool,
     ) -> bool {
+        self.count_time(now);
+        self.disturbed |= self.look_at_place(cpus, open);
+        let epochs = self.meetings.point(now, threads);
+        self.disturbed |= self.unequal.point(now, epochs, threads);
         let before = self.acting;
-        let disturbed = self.unequal.point(now, epochs, threads);
-        if epochs.is_some() || self.known_at == Nanos::ZERO {
-            self.known_at = now;
-        }
-        let crowded = threads.len() > cpus && cpus > 1;
-        let is_known = now - self.known_at < UNKNOWN;
-        let unequal = self.unequal.is_so();
-        self.compared = None;
+        let possible = threads.len() > cpus.len()
+            && cpus.len() > 1
+            && now - self.meetings.met_at() < STANDSTILL
+            && self.unequal.is_so()
+            && !self.refused;
+        (self.acting, self.compared) = (None, None);
         for (i, arm) in self.others.iter_mut().enumerate() {
-            let may_be_better = crowded && is_known && arm.info.gives_weights();
-            if !may_be_better || !unequal || !(is_answered || arm.trial.is_some()) {
+            if !possible || !arm.info.gives_weights() {
                 arm.trial = None;
                 continue;
             }
-            let window = self.unequal.window();
-            let trial = arm.trial.get_or_insert_with(|| Trial::of_learner(LEARNS, window, now));
+            let Some(trial) = &mut arm.trial else {
+                let window = self.unequal.window().filter(|_| may);
+                arm.trial = window.and_then(|window| begin(window, now));
+                if arm.trial.is_some() {
+                    self.disturbed = false;
+                    (self.acting, self.compared) = (Some(i), Some(i));
+                    break;
+                }
+                continue;
+            };
             if let Some(epochs) = epochs {
-                trial.point(now, epochs, disturbed);
-                let is_better = trial.answer() == Some(true);
-                let found = trial.verdict().filter(|_| is_better);
-                self.found = found.map(|verdict| (arm.info.name, verdict));
+                trial.point(now, epochs, std::mem::take(&mut self.disturbed));
+            }
+            match trial.answer() {
+                Some(true) => self.found = trial.verdict().map(|v| (arm.info.name, v)),
+                Some(false) => self.found = None,
+                None => {}
             }
             let acts = trial.work() == Work::Move;
             if acts || !trial.is_decided() {
                 (self.acting, self.compared) = (acts.then_some(i), Some(i));
-                return self.acting != before;
+                break;
             }
         }
-        self.acting = None;
-        before.is_some()
+        let changed = self.acting != before;
+        if changed {
+            // What comes is not of the same kind as what was.
+            self.unequal.begin_window_anew();
+        }
+        changed
+    }
+
+    fn count_time(&mut self, now: Nanos) {
+        let elapsed = self.at.replace(now).map_or(Nanos::ZERO, |at| now - at);
+        self.all += elapsed;
+        if self.acting.is_some() {
+            self.acted += elapsed;
+        }
+    }
+
+    /// Whether CPUs are others than at the last point.
+    fn look_at_place(&mut self, cpus: &[CpuView], open: bool) -> bool {
+        let (known, was_open) = &self.place;
+        if known.iter().copied().eq(cpus.iter().map(|c| c.id)) && *was_open == open {
+            return false;
+        }
+        self.place = (cpus.iter().map(|c| c.id).collect(), open);
+        true
+    }
+
+    /// Which one was found to be better, if it acted for most of the time.
+    fn choice(&self) -> Option<(&'static str, Verdict)> {
+        self.found.filter(|_| self.acted.0.saturating_mul(2) > self.all.0)
     }
 }
 
-/// How often all threads have met by now, and when they did last, by what they report of their barriers; None where they do not
-/// count the same ones.
-fn epochs(threads: &[ManagedThread], now: Nanos) -> Option<Epochs> {
-    let (mut least, mut most, mut left_at) = (u32::MAX, 0, now);
-    for t in threads {
-        let said = t.account.report.last()?;
-        (least, most) = (least.min(said.phases), most.max(said.phases));
-        left_at = left_at.min(said.computes_since.unwrap_or(now));
+/// The comparison of an arm that is tried from now on with a stretch without it; None where epochs are too long for that.
+fn begin(window: [Epochs; 2], now: Nanos) -> Option<Trial> {
+    let [first, last] = window;
+    let epochs = u64::from(last.count.wrapping_sub(first.count)).max(1);
+    if (last.at - first.at).0 / epochs > LONGEST_EPOCH.0 {
+        return None;
     }
-    let together = threads.len() > 1 && least > 0 && most - least <= APART;
-    together.then_some(Epochs { count: least, at: left_at, of: 0, worth: 0 })
+    let learning = if Meetings::are_waits(last) { LEARNING_BY_WAITS } else { LEARNING };
+    Some(Trial::of_learner((LEARNS, learning), window, now))
 }
 
 impl Balancer {
     /// Who moves threads from now on: the usual policy, or one of its arms.
     pub(crate) fn choose_arm(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
-        if self.options.policy.arms.is_empty() || !self.options.guard.enabled {
+        let guard = &self.options.guard;
+        if self.options.policy.arms.is_empty() || !guard.enabled || !guard.arms {
             return;
         }
-        let epochs = epochs(&self.membership.threads, now);
-        let of = (&self.membership.threads[..], self.snapshot.cpus.len());
-        let changed = self.arms.point(now, epochs, of, self.lead.is_answered());
+        let place = (&self.snapshot.cpus[..], self.placement.open);
+        let may = self.lead.is_answered();
+        let changed = self.arms.point(now, &self.membership.threads, place, may);
         let turn = match (self.arms.compares(), self.arms.acting) {
             (_, Some(_)) => Turn::Others,
             (true, None) => Turn::Compared,
             (false, None) => Turn::Usual,
         };
-        self.lead.set_turn(turn);
+        if self.lead.set_turn(turn) {
+            self.pauses.guard.disturbed(now);
+        }
         if !changed {
             return;
         }
         weights::take_back(&mut self.membership.threads, &mut self.actions);
         self.weights.anew = true;
         self.placement.placed = false;
-        self.pauses.guard.disturbed(now);
         let name = self.arms.acting().name;
         self.notes.tell(now, &format!("{name} moves threads from now on"), observers);
     }
 
     /// What its arms came to, for the report.
     pub(crate) fn choice(&self) -> Option<Choice> {
-        let (policy, verdict) = self.arms.found?;
+        let (policy, verdict) = self.arms.choice()?;
         let rests = self.lead.would_rest() || self.pauses.guard.rests();
         let over = match (rests, self.lead.leads) {
             (true, _) => None,

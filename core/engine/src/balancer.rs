@@ -277,6 +277,9 @@ impl Balancer {
             bound.for_each(|process| agents.show_masks(process));
         }
         let (failures, unweighed) = (&mut self.failures, self.weights.refused.take());
+        if unweighed.is_some() {
+            self.arms.cannot_weigh();
+        }
         let (members, notes) = (&mut self.membership, &mut self.notes);
         if verify(failures, unweighed, members, notes, now, observers) {
             self.surroundings.ask_for_cpus();
@@ -757,7 +760,9 @@ impl Balancer {
     #[must_use]
     pub fn is_resting(&self) -> bool {
         let rests = || self.pauses.guard.rests();
-        self.moves_threads() && self.lead.work().map_or_else(rests, |work| work == Work::Rest)
+        self.lead.turn != Turn::Others
+            && self.moves_threads()
+            && self.lead.work().map_or_else(rests, |work| work == Work::Rest)
     }
 
     /// What the policy's searches have cost so far.

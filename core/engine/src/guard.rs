@@ -54,6 +54,9 @@ pub struct GuardOptions {
     pub periods: f64,
     /// Least length of a stretch.
     pub shortest: Nanos,
+    /// Whether arms of the policy are compared. Not where the threads of a program are of several domains: they meet across these,
+    /// so that what is measured in one would be what is done in all.
+    pub arms: bool,
 }
 
 impl Default for GuardOptions {
@@ -65,6 +68,7 @@ impl Default for GuardOptions {
             early: Nanos::from_millis(1_000),
             periods: 8.0,
             shortest: Nanos::from_millis(150),
+            arms: true,
         }
     }
 }

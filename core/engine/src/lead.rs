@@ -58,10 +58,11 @@ impl Lead {
     pub(crate) fn point(&mut self, now: Nanos, rhythm: Rhythm, disturbed: bool) -> bool {
         let Some(trial) = &mut self.trial else { return false };
         let before = self.leads;
-        if std::mem::take(&mut self.resumes)
-            && let Rhythm::Epochs(epochs) = rhythm
-        {
-            self.window = (now, epochs);
+        if std::mem::take(&mut self.resumes) {
+            trial.interrupt(now);
+            if let Rhythm::Epochs(epochs) = rhythm {
+                self.window = (now, epochs);
+            }
         }
         match rhythm {
             // Nobody counts.
@@ -77,10 +78,11 @@ impl Lead {
         changed
     }
 
-    /// Whose turn it is from now on.
-    pub(crate) fn set_turn(&mut self, turn: Turn) {
-        self.resumes |= self.turn != Turn::Usual;
-        self.turn = turn;
+    /// Whose turn it is from now on. Whether they go on to look at what they gain, or no longer do.
+    pub(crate) fn set_turn(&mut self, turn: Turn) -> bool {
+        let before = std::mem::replace(&mut self.turn, turn);
+        self.resumes |= before != Turn::Usual;
+        (before == Turn::Usual) != (turn == Turn::Usual)
     }
 
     /// Agents move the threads; else the policy does.

@@ -20,6 +20,7 @@ mod lead;
 mod ledger;
 mod machine;
 mod managed;
+mod meetings;
 mod membership;
 mod memory;
 mod notes;

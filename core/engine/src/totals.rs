@@ -68,7 +68,9 @@ impl Balancer {
                 ledger.idle.as_secs_f64()
             ));
         }
-        notes.extend(self.weights.summary());
+        // What an arm gave that was left has been taken back.
+        let gives = self.options.policy.gives_weights() || self.choice().is_some();
+        notes.extend(self.weights.summary().filter(|_| gives));
         if effort.searches > 0 {
             let each = |sum: u64| sum as f64 / effort.searches as f64;
             notes.push(format!(

@@ -31,10 +31,9 @@ const FEW_EPOCHS: u32 = 6;
 const SHORTEST: Nanos = Nanos::from_millis(10);
 const LONG: Nanos = Nanos::from_millis(150);
 const LONGEST: Nanos = Nanos::from_millis(2_000);
-/// The same of what has to learn first; for how long it does at least, and for how many epochs after the first time, off and on.
-const LONGEST_OF_LEARNERS: Nanos = Nanos::from_millis(6_000);
+/// The same of what has to learn first; for how many epochs after the first time, off and on.
+const LONGEST_OF_LEARNERS: Nanos = Nanos::from_millis(12_000);
 const LEAST_OF_LEARNERS: u32 = 3;
-const LEARNING: Nanos = Nanos::from_millis(300);
 const AGAIN: [u32; 2] = [3, 1];
 /// By what factor the mean epochs of both stretches of a pair may differ. Else they are not of the same mixture, which short
 /// stretches say little of.
@@ -136,6 +135,8 @@ pub(crate) struct Trial {
     pace: Pace,
     /// Epochs that pass after a change, to what is off or on, until a stretch begins; and as these began.
     learns: [u32; 2],
+    /// How long that takes at least, the first time.
+    learning: Nanos,
     from: Option<u32>,
 }
 
@@ -165,24 +166,27 @@ impl Trial {
             all: RunningMean::default(),
             pace: Pace { few_epochs: FEW_EPOCHS, longest: LONGEST, expected: false },
             learns: [0, 0],
+            learning: Nanos::ZERO,
             from: None,
         }
     }
 
-    /// Of something that begins now, and is expected to pay; both sides need so many epochs until they know the program, so that
+    /// Of something that begins now, and is expected to pay; both sides need so many epochs, and so long, until they know the program, so that
     /// all takes longer. `off` are the first and the last opening of a stretch without it, with which it is compared first: so
     /// what pays clearly need not be left to see that.
-    pub(crate) fn of_learner(learns: u32, off: Option<[Epochs; 2]>, now: Nanos) -> Self {
-        let off = off.filter(|[first, last]| last.at > first.at);
+    pub(crate) fn of_learner(learns: (u32, Nanos), off: [Epochs; 2], now: Nanos) -> Self {
+        let [first, last] = off;
         Self {
-            waiting: off.map(|[first, last]| (false, Rate::of(first, last))),
+            waiting: (last.at > first.at).then(|| (false, Rate::of(first, last))),
             state: TrialState::Changing(true, now),
             pace: Pace {
                 few_epochs: LEAST_OF_LEARNERS,
                 longest: LONGEST_OF_LEARNERS,
                 expected: true,
             },
-            learns: [learns; 2],
+            learns: [learns.0; 2],
+            learning: learns.1,
+            seen: last,
             ..Self::new()
         }
     }
@@ -222,7 +226,9 @@ impl Trial {
     pub(crate) fn point(&mut self, now: Nanos, epochs: Epochs, disturbed: bool) {
         let before = std::mem::replace(&mut self.seen, epochs);
         self.short = Rate::of(before, epochs).epochs * SHORT.0 as f64 > f64::from(LEAST_EPOCHS);
-        if before.of != epochs.of || disturbed {
+        // Counts that go back are of others.
+        let goes_back = (epochs.count.wrapping_sub(before.count) as i32) < 0;
+        if before.of != epochs.of || disturbed || goes_back {
             self.disturb(now);
             return;
         }
@@ -231,7 +237,8 @@ impl Trial {
                 let from = *self.from.get_or_insert(epochs.count);
                 let learns = &mut self.learns[usize::from(on)];
                 let passed = epochs.count.wrapping_sub(from);
-                let time = if *learns > AGAIN[usize::from(on)] { LEARNING } else { Nanos::ZERO };
+                let time =
+                    if *learns > AGAIN[usize::from(on)] { self.learning } else { Nanos::ZERO };
                 let is_new = passed < *learns || now - since < time;
                 if is_new && now - since <= self.pace.longest {
                     return;
@@ -258,13 +265,29 @@ impl Trial {
         self.past.clear();
         match &mut self.state {
             // The answer is looked at again soon.
-            TrialState::Decided(_, until) => *until = (*until).min(now + FIRST),
+            TrialState::Decided(_, until) if !self.pace.expected => {
+                *until = (*until).min(now + FIRST);
+            }
+            TrialState::Decided(..) => {}
             // What never lasts long enough to be measured is left alone.
-            _ if self.disturbances >= MOST_DISTURBANCES => self.decide(false, now),
+            _ if self.disturbances >= MOST_DISTURBANCES => {
+                self.decide(false, now);
+                // Until a look is not disturbed.
+                self.disturbances = MOST_DISTURBANCES;
+            }
             _ => {
                 self.disturbances += 1;
-                self.change(true, now);
+                // To try something else is not what is to be done meanwhile.
+                self.change(!self.pace.expected || self.last == Some(true), now);
             }
+        }
+    }
+
+    /// Others acted since the last point: what was being measured does not go on, and what is known still holds.
+    pub(crate) fn interrupt(&mut self, now: Nanos) {
+        if let TrialState::Changing(on, _) | TrialState::Measuring(on, _) = self.state {
+            self.waiting = None;
+            self.change(on, now);
         }
     }
 
@@ -639,5 +662,80 @@ mod tests {
         }
         assert_eq!(trial.answer(), Some(true));
         assert!((trial.verdict().unwrap().ratio - 2.0).abs() < 0.01, "{:?}", trial.verdict());
+    }
+
+    /// Points of a program whose epochs take so long, from `now` on.
+    fn points(
+        trial: &mut Trial,
+        now: &mut Nanos,
+        count: &mut f64,
+        seconds: f64,
+        epoch: impl Fn(Work) -> Nanos,
+    ) {
+        let end = now.0 as f64 + seconds * 1e9;
+        while (now.0 as f64) < end {
+            *count += PERIOD.0 as f64 / epoch(trial.work()).0 as f64;
+            *now += PERIOD;
+            trial.point(*now, Epochs { count: *count as u32, at: *now, of: 0, worth: 0 }, false);
+        }
+    }
+
+    /// Would catch: a stretch that is measured across ten seconds in which somebody else moved threads, or nobody counted.
+    #[test]
+    fn who_was_interrupted_measures_anew() {
+        for epochs_meanwhile in [0.0, 30_000.0] {
+            for after in 0..30 {
+                let (mut trial, mut now, mut count) = (Trial::new(), Nanos::ZERO, 0.0);
+                let epoch = |work| us(if work == Work::Move { 1_200 } else { 1_000 });
+                points(&mut trial, &mut now, &mut count, 0.014 * f64::from(after), epoch);
+                now += Nanos::from_millis(10_000);
+                count += epochs_meanwhile;
+                trial.interrupt(now);
+                points(&mut trial, &mut now, &mut count, 5.0, epoch);
+                let ratio = trial.verdict().unwrap().ratio;
+                assert!((0.8..0.87).contains(&ratio), "after {after} points: {ratio}");
+            }
+        }
+    }
+
+    /// Would catch: threads that are replaced by others between two points, taken for four billion epochs.
+    #[test]
+    fn counts_that_go_back_are_of_others() {
+        let off = [0, 100].map(|count| Epochs {
+            count,
+            at: us(u64::from(count) * 1_000),
+            of: 0,
+            worth: 0,
+        });
+        let mut trial = Trial::of_learner((6, Nanos::ZERO), off, us(100_000));
+        let (mut now, mut count) = (us(100_000), 100.0);
+        points(&mut trial, &mut now, &mut count, 0.02, |_| us(1_000));
+        count = 0.0;
+        points(&mut trial, &mut now, &mut count, 3.0, |work| {
+            us(if work == Work::Move { 800 } else { 1_000 })
+        });
+        let ratio = trial.verdict().unwrap().ratio;
+        assert!((1.2..1.3).contains(&ratio), "{ratio}");
+    }
+
+    /// Would catch: something new that is done nearly all the time because it can never be measured.
+    #[test]
+    fn what_is_disturbed_all_the_time_is_not_tried_meanwhile() {
+        let off = [0, 100].map(|count| Epochs {
+            count,
+            at: us(u64::from(count) * 1_000),
+            of: 0,
+            worth: 0,
+        });
+        let mut trial = Trial::of_learner((6, Nanos::ZERO), off, us(100_000));
+        let (mut now, mut count, mut tried) = (us(100_000), 100.0, 0);
+        for point in 0..6_000 {
+            now += PERIOD;
+            count += 14.0;
+            tried += u32::from(trial.work() == Work::Move);
+            let epochs = Epochs { count: count as u32, at: now, of: 0, worth: 0 };
+            trial.point(now, epochs, point % 3 == 2);
+        }
+        assert!(tried < 600, "{tried} of 6000 points");
     }
 }

@@ -42,11 +42,15 @@ impl Unequal {
             && self.computed.iter().zip(threads).all(|((id, _), t)| *id == t.meta.id);
         if !same {
             // What was so of others holds until it is known of these.
-            (self.began, self.window) = (None, None);
+            self.begin_window_anew();
             self.computed = threads.iter().map(|t| (t.meta.id, Nanos::ZERO)).collect();
         }
-        let Some(epochs) = epochs else { return !same };
-        let Some((began, first)) = self.began else {
+        let Some(epochs) = epochs else {
+            self.begin_window_anew();
+            return !same;
+        };
+        let Some((began, first)) = self.began.filter(|(_, first)| first.of == epochs.of) else {
+            self.begin_window_anew();
             self.began = Some((now, epochs));
             return !same;
         };
@@ -62,6 +66,12 @@ impl Unequal {
             self.computed.iter_mut().for_each(|(_, computed)| *computed = Nanos::ZERO);
         }
         !same
+    }
+
+    /// What was seen so far belongs to no window.
+    pub(crate) fn begin_window_anew(&mut self) {
+        (self.began, self.window) = (None, None);
+        self.computed.iter_mut().for_each(|(_, computed)| *computed = Nanos::ZERO);
     }
 
     /// The first and the last opening of the last window.
@@ -133,5 +143,26 @@ mod tests {
         {
             assert_eq!(after(beyond), is_so, "{beyond}");
         }
+    }
+
+    /// Would catch: a window over a gap in which nothing was known, and another policy may have acted.
+    #[test]
+    fn no_window_has_a_gap() {
+        let (members, _) = threads(&[0, 0, 1, 1], 2);
+        let mut unequal = Unequal::default();
+        let ms = Nanos::from_millis;
+        let at = |point: u64| Epochs { count: point as u32, at: ms(10 * point), of: 0, worth: 0 };
+        for point in 0..=21 {
+            unequal.point(ms(10 * point), Some(at(point)), &members.threads);
+        }
+        assert_eq!(unequal.window().map(|w| w[1].count), Some(20));
+        unequal.point(ms(220), None, &members.threads);
+        assert_eq!(unequal.window(), None);
+        for point in [500, 501, 510] {
+            unequal.point(ms(10 * point), Some(at(point)), &members.threads);
+        }
+        assert_eq!(unequal.window(), None);
+        unequal.point(ms(5_200), Some(at(520)), &members.threads);
+        assert_eq!(unequal.window().map(|w| w[0].count), Some(500));
     }
 }

@@ -191,7 +191,8 @@ impl RunReport {
                 self.balanced_s
             );
         }
-        if self.total(|d| d.weighings) > 0 && self.measured.is_none_or(|m| m.ci95.is_none()) {
+        let gives_weights = self.policy.gives_weights() && self.total(|d| d.weighings) > 0;
+        if gives_weights && self.measured.is_none_or(|m| m.ci95.is_none()) {
             return format!(
                 "Shares of CPUs were set {}, larger for threads with more work; evenly compare measures the \
                  gain.",
@@ -517,7 +518,7 @@ impl RunReport {
             ),
         };
         match self.whom() {
-            Some(_) if !self.policy.gives_weights() => {
+            Some(_) if !self.policy.may_give_weights() => {
                 format!("{text}; if they wait for each other, try --policy hpc-auto.")
             }
             _ => format!("{text}."),

@@ -416,7 +416,8 @@ impl Sim {
             match known.next_if(|c| c.id == id) {
                 Some(c) => Candidate { times, state, read_at, ..c },
                 None => {
-                    let pid = process(t).unwrap_or(Pid(FIRST_TID));
+                    let own = self.scenario.ranks.then_some(Pid(id.tid.0));
+                    let pid = own.or_else(|| process(t)).unwrap_or(Pid(FIRST_TID));
                     Candidate {
                         id,
                         pid,

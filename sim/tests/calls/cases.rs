@@ -352,6 +352,7 @@ impl Case {
             early: ms(200),
             periods: 2.0,
             shortest: ms(40),
+            arms: true,
         };
         let mut sim = Sim::new(s);
         if info.places_load() {

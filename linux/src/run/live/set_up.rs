@@ -21,8 +21,8 @@ use crate::share::Shares;
 use crate::threads::ThreadReader;
 use crate::tuning::Tuning;
 use evenly_engine::{
-    BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions, Tracker,
-    TrackerOptions,
+    BalancerOptions, DomainSpread, GuardOptions, Observer, Period, PeriodControl, PeriodOptions,
+    Tracker, TrackerOptions,
 };
 use evenly_model::hpc::Parts;
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
@@ -167,6 +167,7 @@ impl Live {
         let mut source_name = None;
         let together = Arc::new(Together::default());
         let mut domains = Vec::new();
+        let alone = sets.len() == 1;
         for (i, cpus) in sets.into_iter().enumerate() {
             let id = DomainId(i as u32);
             // Of these a third is for counters: a thread has two files and one or two counters.
@@ -210,7 +211,7 @@ impl Live {
                     parts: Parts::Time,
                     tuning: self.options.parameters.clone(),
                 },
-                guard: self.options.guard,
+                guard: GuardOptions { arms: alone, ..self.options.guard },
             };
             let setting = Setting {
                 usable: &usable,
