@@ -33,6 +33,8 @@ const LEARNING_BY_WAITS: Nanos = Nanos::from_millis(3_000);
 /// For how long threads may not have met before an arm is left; and the longest epochs in which one is tried.
 const STANDSTILL: Nanos = Nanos::from_millis(4_000);
 const LONGEST_EPOCH: Nanos = Nanos::from_millis(2_000);
+/// Where epochs are longer, it takes seconds until it is known what moves within phases gain: arms do not wait for that.
+const SHORT_EPOCH: Nanos = Nanos::from_millis(10);
 
 /// A policy, and what is tried in its place.
 pub(crate) struct Arms {
@@ -120,13 +122,14 @@ impl Arms {
         trial.map_or(usual, |trial| trial.period(usual))
     }
 
-    /// A balancing point. Nothing begins to be compared before it `may`. Returns whether another acts from now on.
+    /// A balancing point. Whether it is known what the usual policy gains, if it `is_answered`. Returns whether another acts from
+    /// now on.
     fn point(
         &mut self,
         now: Nanos,
         threads: &[ManagedThread],
         (cpus, open): (&[CpuView], bool),
-        may: bool,
+        is_answered: bool,
     ) -> bool {
         self.count_time(now);
         self.disturbed |= self.look_at_place(cpus, open);
@@ -145,8 +148,8 @@ impl Arms {
                 continue;
             }
             let Some(trial) = &mut arm.trial else {
-                let window = self.unequal.window().filter(|_| may);
-                arm.trial = window.and_then(|window| begin(window, now));
+                let window = self.unequal.window();
+                arm.trial = window.and_then(|window| begin(window, now, is_answered));
                 if arm.trial.is_some() {
                     self.disturbed = false;
                     (self.acting, self.compared) = (Some(i), Some(i));
@@ -200,11 +203,13 @@ impl Arms {
     }
 }
 
-/// The comparison of an arm that is tried from now on with a stretch without it; None where epochs are too long for that.
-fn begin(window: [Epochs; 2], now: Nanos) -> Option<Trial> {
+/// The comparison of an arm that is tried from now on with a stretch without it; None where epochs are too long for that, or another
+/// answer is there soon.
+fn begin(window: [Epochs; 2], now: Nanos, is_answered: bool) -> Option<Trial> {
     let [first, last] = window;
     let epochs = u64::from(last.count.wrapping_sub(first.count)).max(1);
-    if (last.at - first.at).0 / epochs > LONGEST_EPOCH.0 {
+    let epoch = Nanos((last.at - first.at).0 / epochs);
+    if epoch > LONGEST_EPOCH || (epoch < SHORT_EPOCH && !is_answered) {
         return None;
     }
     let learning = if Meetings::are_waits(last) { LEARNING_BY_WAITS } else { LEARNING };
@@ -219,8 +224,8 @@ impl Balancer {
             return;
         }
         let place = (&self.snapshot.cpus[..], self.placement.open);
-        let may = self.lead.is_answered();
-        let changed = self.arms.point(now, &self.membership.threads, place, may);
+        let is_answered = self.lead.is_answered();
+        let changed = self.arms.point(now, &self.membership.threads, place, is_answered);
         let turn = match (self.arms.compares(), self.arms.acting) {
             (_, Some(_)) => Turn::Others,
             (true, None) => Turn::Compared,

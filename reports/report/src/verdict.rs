@@ -219,7 +219,7 @@ impl RunReport {
         let chosen = domains.filter_map(|d| d.choice).max_by_key(|c| c.verdict.pairs)?;
         let than = chosen
             .over
-            .map_or_else(|| String::from("under Linux alone"), |over| format!("with {over}"));
+            .map_or_else(|| String::from("without moves"), |over| format!("with {over}"));
         Some(format!(
             "{} was chosen, because the threads have unequal work: with it the program progressed {:.2} times as \
              fast as {than} ({}).",
