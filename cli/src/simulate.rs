@@ -1,10 +1,11 @@
 //! `evenly simulate`: the policies on a simulated machine.
 
 mod loops;
+mod patience;
 
 use crate::flags::{BarrierArg, SimulateArgs};
 use crate::report::warn_if_unfinished;
-use crate::{End, output, tell_lines};
+use crate::{End, output, tell, tell_lines};
 use anyhow::Context;
 use evenly_engine::GuardOptions;
 use evenly_model::Nanos;
@@ -12,10 +13,13 @@ use evenly_model::hpc::Parameters;
 use evenly_policies::{by_name, meant, names};
 use evenly_policy::PolicyInfo;
 use evenly_power5::{Case, Comparison, Latency, case};
-use evenly_sim::{DriverOptions, IDEAL, Report, RunError, Simple, Sweep, SweepRow, replay, run};
+use evenly_sim::{
+    DriverOptions, IDEAL, Report, RunError, Simple, Sweep, SweepRow, dear_cost, replay, run,
+};
 use evenly_theory::Shape;
 use evenly_trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
+use patience::Patience;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
@@ -54,6 +58,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
         Some(path) => scenario(args, path)?,
         None => {
             let simple = simple(args)?;
+            let _patience = Patience::new(None);
             match args.policy.as_deref().unwrap_or(USUAL_POLICY) {
                 IDEAL if args.guard => anyhow::bail!("--guard: {IDEAL} is never paused"),
                 IDEAL => (simple.run_ideal()?, true),
@@ -210,12 +215,17 @@ fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<(Report, bool)> 
     }
     d.options.jitter |= args.jitter;
     d.options.guard.enabled = (d.options.guard.enabled || args.guard) && !args.no_guard;
+    let dear = dear_cost(&d.scenario, &d.options);
+    let _patience = Patience::new(dear.clone());
     let report = match args.policy.as_deref().or(d.policy.as_deref()).unwrap_or(USUAL_POLICY) {
         IDEAL => Err(RunError::Ideal { found: String::from("a scenario") }.into()),
         name => policy(name).and_then(|p| Ok(run(&d.scenario, p, &d.options, d.expected)?)),
     };
     let report = report.with_context(|| format!("scenario {}", path.display()))?;
     let report = Report { scenario: path.display().to_string(), ..report };
+    if let Some(dear) = dear {
+        tell(&format!("evenly: scenario {}: {dear}", path.display()));
+    }
     Ok((report, d.options.guard.enabled))
 }
 

@@ -47,7 +47,7 @@ pub use loops::{
 pub use machine::Sim;
 pub use replay::{Replay, ReplayMove, ReplayPoint, replay};
 pub use report::{MOST_SAMPLES, Report, SCHEMA, Sample, thinned};
-pub use run::{IDEAL, MOST_CPUS, MOST_THREADS, RunError, Simple, run};
+pub use run::{IDEAL, MOST_CPUS, MOST_THREADS, RunError, Simple, dear_cost, run};
 pub use scenario::{
     Barrier, Costs, Counters, Cpu, Hotplug, Kernel, Placement, Program, Readings, Scenario,
     Sharing, Stranger, Thread,

@@ -220,8 +220,10 @@ fn check_size(threads: usize, cpus: usize) -> Result<(), RunError> {
     if threads as u64 <= most { Ok(()) } else { Err(RunError::TooMany { threads, cpus, most }) }
 }
 
-/// Of all costs that are more than what they are a part of, the greatest in proportion to it.
-fn dear(scenario: &Scenario, period: Nanos) -> Option<String> {
+/// Of all costs of a scenario that are more than what they are a part of, the greatest in proportion to it, in words.
+#[must_use]
+pub fn dear_cost(scenario: &Scenario, options: &DriverOptions) -> Option<String> {
+    let period = least_period(options);
     let c = &scenario.costs;
     let threads = scenario.threads.len() as u64;
     let phase = scenario.threads.iter().map(|t| t.work_of(0)).min()?;
@@ -266,16 +268,19 @@ pub fn run(
     options: &DriverOptions,
     expected: Nanos,
 ) -> Result<Report, RunError> {
-    let period = match options.period.period {
-        evenly_engine::Period::Fixed(p) => p,
-        evenly_engine::Period::Auto => Nanos::from_millis(5),
-    };
-    run_both(period, scenario, policy, options, expected).map_err(|error| {
-        match dear(scenario, period) {
+    run_both(least_period(options), scenario, policy, options, expected).map_err(|error| {
+        match dear_cost(scenario, options) {
             Some(cost) => RunError::Dear { cost, error: Box::new(error) },
             None => error,
         }
     })
+}
+
+fn least_period(options: &DriverOptions) -> Nanos {
+    match options.period.period {
+        evenly_engine::Period::Fixed(p) => p,
+        evenly_engine::Period::Auto => Nanos::from_millis(5),
+    }
 }
 
 fn run_both(

@@ -601,3 +601,19 @@ fn runs_that_cannot_be_compared() {
     assert_eq!(compare(&to).status.code(), Some(0));
     assert!(json.exists());
 }
+
+/// Would catch: minutes without a word.
+#[test]
+fn a_simulation_that_takes_long_says_so() {
+    let tool = Tool::new();
+    let said = tool.path("said");
+    let words = "simulate --threads 50000 --cpus 7000 --phase 1s";
+    let told = fs::File::create(&said).unwrap();
+    let mut c = tool.evenly(words.split_whitespace());
+    let mut running = c.stdout(Stdio::null()).stderr(told).spawn().unwrap();
+    wait_until("it says so", || {
+        fs::read_to_string(&said).unwrap().contains("evenly: still simulating")
+    });
+    running.kill().unwrap();
+    running.wait().unwrap();
+}

@@ -14,14 +14,11 @@
 //! nothing. It begins, as what can be seen is right in most cases; and it learns for some epochs before it is measured.
 
 use crate::agents::{Epochs, Work};
-use crate::balancer::Balancer;
 use crate::guard::Verdict;
-use crate::lead::Turn;
 use crate::managed::ManagedThread;
 use crate::meetings::Meetings;
 use crate::trial::Trial;
 use crate::unequal::Unequal;
-use crate::{Choice, Observer, weights};
 use evenly_model::{CpuId, CpuView, Nanos};
 use evenly_policy::{Policy, PolicyInfo};
 
@@ -100,6 +97,11 @@ impl Arms {
         }
     }
 
+    /// Whether another than the usual policy acts.
+    pub(crate) fn act(&self) -> bool {
+        self.acting.is_some()
+    }
+
     /// Whether an arm acts, or is compared.
     pub(crate) fn compares(&self) -> bool {
         self.compared.is_some()
@@ -116,7 +118,7 @@ impl Arms {
         trial.is_none_or(Trial::is_decided)
     }
 
-    /// The time to the next point; see [`Balancer::until_next_point`].
+    /// The time to the next point; see [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
         let trial = self.compared.and_then(|arm| self.others[arm].trial.as_ref());
         trial.map_or(usual, |trial| trial.period(usual))
@@ -124,7 +126,7 @@ impl Arms {
 
     /// A balancing point. Whether it is known what the usual policy gains, if it `is_answered`. Returns whether another acts from
     /// now on.
-    fn point(
+    pub(crate) fn point(
         &mut self,
         now: Nanos,
         threads: &[ManagedThread],
@@ -198,7 +200,7 @@ impl Arms {
     }
 
     /// Which one was found to be better, if it acted for most of the time.
-    fn choice(&self) -> Option<(&'static str, Verdict)> {
+    pub(crate) fn choice(&self) -> Option<(&'static str, Verdict)> {
         self.found.filter(|_| self.acted.0.saturating_mul(2) > self.all.0)
     }
 }
@@ -214,45 +216,4 @@ fn begin(window: [Epochs; 2], now: Nanos, is_answered: bool) -> Option<Trial> {
     }
     let learning = if Meetings::are_waits(last) { LEARNING_BY_WAITS } else { LEARNING };
     Some(Trial::of_learner((LEARNS, learning), window, now))
-}
-
-impl Balancer {
-    /// Who moves threads from now on: the usual policy, or one of its arms.
-    pub(crate) fn choose_arm(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
-        let guard = &self.options.guard;
-        if self.options.policy.arms.is_empty() || !guard.enabled || !guard.arms {
-            return;
-        }
-        let place = (&self.snapshot.cpus[..], self.placement.open);
-        let is_answered = self.lead.is_answered();
-        let changed = self.arms.point(now, &self.membership.threads, place, is_answered);
-        let turn = match (self.arms.compares(), self.arms.acting) {
-            (_, Some(_)) => Turn::Others,
-            (true, None) => Turn::Compared,
-            (false, None) => Turn::Usual,
-        };
-        if self.lead.set_turn(turn) {
-            self.pauses.guard.disturbed(now);
-        }
-        if !changed {
-            return;
-        }
-        weights::take_back(&mut self.membership.threads, &mut self.actions);
-        self.weights.anew = true;
-        self.placement.placed = false;
-        let name = self.arms.acting().name;
-        self.notes.tell(now, &format!("{name} moves threads from now on"), observers);
-    }
-
-    /// What its arms came to, for the report.
-    pub(crate) fn choice(&self) -> Option<Choice> {
-        let (policy, verdict) = self.arms.choice()?;
-        let rests = self.lead.would_rest() || self.pauses.guard.rests();
-        let over = match (rests, self.lead.leads) {
-            (true, _) => None,
-            (false, true) => Some("moves within phases"),
-            (false, false) => Some("moves by progress alone"),
-        };
-        Some(Choice { policy, over, verdict })
-    }
 }

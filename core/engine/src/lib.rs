@@ -12,6 +12,7 @@ pub mod agents;
 mod arms;
 mod balancer;
 mod beside;
+mod choose;
 mod domains;
 mod event;
 mod guard;

@@ -42,8 +42,7 @@ fn four_on_two_of_which_none_ever_sleeps() {
     assert!(d.text().contains("\n  measure     evenly compare -- ./app"), "{}", d.text());
     assert!(!d.text().contains("no benefit"), "{}", d.text());
     e.runtimes.insert(Runtime::Gomp);
-    let measured =
-        "evenly compare --policies kernel,kernel:OMP_NUM_THREADS=2,phase -- ./app '-n 3'";
+    let measured = "evenly compare --policies kernel,kernel:OMP_NUM_THREADS=2,auto -- ./app '-n 3'";
     assert_eq!(Diagnosis::of(&e, Vec::new()).compare.as_deref(), Some(measured));
     // They are known to compute.
     for t in &mut e.threads {
@@ -355,7 +354,7 @@ fn uneven_work() {
 
 #[test]
 fn uneven_work_that_balancing_helps() {
-    let measured = "evenly compare --policies kernel,phase,hpc-auto -- ./app '-n 3'";
+    let measured = "evenly compare --policies kernel,auto,hpc-auto -- ./app '-n 3'";
     let threads =
         vec![thread(0, 7.4, 1.8, 0.8), thread(1, 3.7, 2.5, 3.8), thread(2, 3.6, 2.6, 3.8)];
     let e = evidence(threads);
@@ -385,8 +384,8 @@ fn uneven_work_that_balancing_helps() {
     });
     let mut e = evidence(ranks.collect());
     for (mpi, arms) in [
-        (Runtime::Mpich, "kernel,phase,hpc-auto"),
-        (Runtime::OpenMpi, "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,phase,hpc-auto"),
+        (Runtime::Mpich, "kernel,auto,hpc-auto"),
+        (Runtime::OpenMpi, "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,auto,hpc-auto"),
     ] {
         e.runtimes = [mpi].into();
         let d = Diagnosis::of(&e, Vec::new());
@@ -450,8 +449,7 @@ fn barriers_that_are_met_often() {
     e.environment = env(&[("OMP_NUM_THREADS", "3")]);
     let (d, f) = of(&e);
     assert_eq!(f.remedy, "2 threads; if there have to be 3: evenly run");
-    let measured =
-        "evenly compare --policies kernel,kernel:OMP_NUM_THREADS=2,phase -- ./app '-n 3'";
+    let measured = "evenly compare --policies kernel,kernel:OMP_NUM_THREADS=2,auto -- ./app '-n 3'";
     assert!(d.text().contains(measured), "{}", d.text());
 }
 
@@ -483,7 +481,7 @@ fn spinning() {
     e.runtimes.insert(Runtime::Omp);
     let (d, f) = of(&e);
     assert_eq!(f.paste.as_deref(), Some("KMP_BLOCKTIME=0 ./app '-n 3'"));
-    let measured = "evenly compare --policies kernel,kernel:KMP_BLOCKTIME=0,phase -- ./app '-n 3'";
+    let measured = "evenly compare --policies kernel,kernel:KMP_BLOCKTIME=0,auto -- ./app '-n 3'";
     assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
     // By a setting; and the line that measures whether it is the cause.
     let by = |runtime, pairs: &[(&str, &str)]| {
@@ -528,8 +526,8 @@ fn spinning() {
         ),
     ] {
         let measured = match arm.strip_prefix('\'') {
-            Some(arm) => format!("evenly compare --policies 'kernel,{arm},phase' --"),
-            None => format!("evenly compare --policies kernel,{arm},phase --"),
+            Some(arm) => format!("evenly compare --policies 'kernel,{arm},auto' --"),
+            None => format!("evenly compare --policies kernel,{arm},auto --"),
         };
         assert_eq!(by(runtime, pairs), (paste.to_owned(), measured));
     }
@@ -618,7 +616,7 @@ fn ranks_and_threads_beyond_the_cpus() {
         assert!(d.text().contains(&format!("measure     {line}")), "{}", d.text());
         line.split(' ').nth(3).unwrap().to_owned()
     };
-    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,phase");
+    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,auto");
     // Ranks that yield and hardly wait lose nothing.
     for t in &mut e.threads {
         (t.preempted, t.system_s) = (2_000_000, 0.3);
@@ -675,7 +673,7 @@ fn ranks_and_threads_beyond_the_cpus() {
         (t.preempted, t.system_s) = (20_000, 1.0);
     }
     let d = Diagnosis::of(&e, Vec::new());
-    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=0,phase");
+    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=0,auto");
     let many = d.findings.iter().find(|f| f.kind == Kind::MpiOversubscribed).unwrap();
     assert_eq!(many.paste, d.compare);
     // Ranks that sleep while they wait lose nothing.
