@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -32,10 +33,13 @@ std::vector<int> allowed_cpus() {
     return cpus;
 }
 
-// Binds each thread to one CPU, as OMP_PROC_BIND does.
+// Binds each thread to one CPU, as OMP_PROC_BIND does, unless that is false.
 class Bound : public tbb::task_scheduler_observer {
   public:
-    explicit Bound(tbb::task_arena &arena) : tbb::task_scheduler_observer(arena), cpus(allowed_cpus()) { observe(true); }
+    explicit Bound(tbb::task_arena &arena) : tbb::task_scheduler_observer(arena), cpus(allowed_cpus()) {
+        const char *bind = std::getenv("OMP_PROC_BIND");
+        observe(!bind || std::strcmp(bind, "false"));
+    }
 
     void on_scheduler_entry(bool) override {
         // Threads come in again and again, the caller with each loop; hardly ever with another number.

@@ -8,16 +8,15 @@
 //!
 //! Invariant: all arms are interleaved, and each run's checksum is that of all others of the same work.
 
-mod beside;
 mod kinds;
 
 use crate::args::Cases;
+use crate::beside::{Beside, Group};
 use crate::commands::{KERNEL, Program, Ready};
 use crate::measure::result;
 use crate::measured::Measured;
 use crate::show::{interrupts, print, table};
 use anyhow::Context;
-use beside::{Beside, Group};
 use clap::Args;
 use evenly_compare::{Arm, Executor, ProcessExecutor, RunError};
 use kinds::{Kind, Tuned, kinds};

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 /// The product of matrices again and again, which OpenBLAS computes by as many threads as there are CPUs.
-const PRODUCTS: &str = "
+pub(crate) const PRODUCTS: &str = "
 import json, sys, time
 import numpy
 random = numpy.random.default_rng(1)
@@ -130,7 +130,7 @@ pub(crate) fn metbench(sync: &str, phases: u64, iterations: u64) -> Vec<String> 
 }
 
 /// Debian's, or the first of the path.
-fn python_with_numpy() -> anyhow::Result<&'static str> {
+pub(crate) fn python_with_numpy() -> anyhow::Result<&'static str> {
     let has = |python: &&str| {
         let mut command = Command::new(python);
         command.args(["-c", "import numpy"]).stderr(Stdio::null());

@@ -7,7 +7,7 @@
 
 mod empty;
 
-use crate::measure::{Running, result};
+use crate::measure::{MOST_OTHERS, Running, TRIES, result};
 use crate::measured::Measured;
 use crate::show::{interrupts, print, table};
 use crate::suite::is_asked;
@@ -88,10 +88,6 @@ const ARMS: [Way; 11] = [
     ("rp-steal", "loops-gomp", By::Policy("rp-steal")),
 ];
 const STATIC: &str = "static";
-
-/// A run of which others took more of the CPUs than this is made again, so often; then the least disturbed one counts.
-const MOST_OTHERS: f64 = 0.04;
-const TRIES: u32 = 4;
 
 /// The arguments of `evenly-bench loops`.
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod beside;
 mod collapse;
 mod commands;
 mod cost;
@@ -23,6 +24,7 @@ mod measured;
 mod mpi;
 mod overhead;
 mod probe;
+mod real;
 mod secretary;
 mod show;
 mod simulated;
@@ -76,6 +78,8 @@ enum Command {
     Loops(loops::LoopsArgs),
     /// Two programs beside each other: how long both take, and how fairly
     Together(together::TogetherArgs),
+    /// Real programs: LAMMPS, GROMACS, HPCC, NumPy, oneTBB, make; alone, beside others, under a quota
+    Real(real::RealArgs),
     /// The default against the kernel over a grid: how threads wait, phases, threads, neighbours, unequal work
     Grid(grid::GridArgs),
 }
@@ -183,6 +187,7 @@ fn main() -> ExitCode {
         Command::Collapse(args) => collapse::compare(&args),
         Command::Loops(args) => loops::compare(&args),
         Command::Together(args) => together::compare(&args),
+        Command::Real(args) => real::compare(&args),
         Command::Grid(args) => grid::compare(&args),
     };
     match result {

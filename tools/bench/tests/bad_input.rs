@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn bad_options_are_one_line() {
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["fly"], "unrecognized subcommand 'fly' (see evenly-bench --help)"),
         (
             &["run", "--runs", "many"],
@@ -24,6 +24,9 @@ fn bad_options_are_one_line() {
         (&["secretary", "--cpus", "3"], "--cpus"),
         (&["uneven", "--longer", "0"], "--longer '0': it must be a number from 0.01 to 1000"),
         (&["uneven", "--policy", "juggle"], "--policy"),
+        (&["real", "--arm", "juggle"], "--arm"),
+        (&["real", "--beside", "nobody"], "--beside"),
+        (&["real", "--only", "nonsense"], "no case has that in its name; there are lammps-2"),
         (&["uneven", "--only", "nonsense"], "no case has that in its name; there are metbench-4-1"),
     ];
     for (args, words) in cases {

@@ -1,38 +1,8 @@
 //! The kinds of the museum: how each waits, what it has to do, and beside whom.
 
-use super::beside::{Beside, QUOTA};
+use crate::beside::{Beside, Bound};
 use crate::commands::{ACTIVE_GOMP, Program, SPINNING_RANKS, metbench, openmp, spmd};
 use crate::mpi::MpiArg;
-
-/// How much n threads have to do, as times of what two have: the bound without moves within phases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bound {
-    /// A part for each thread in each phase: the CPU with most threads decides.
-    Phases,
-    /// A part for each thread, in any order.
-    Work,
-    /// The same for any number of threads.
-    Fixed,
-}
-
-impl Bound {
-    pub(super) fn of(self, threads: u32, beside: Beside) -> f64 {
-        let n = f64::from(threads);
-        let (alone, work) = match self {
-            Self::Phases => (f64::from(threads.div_ceil(2)), n),
-            Self::Work => (n / 2.0, n),
-            Self::Fixed => (1.0, 2.0),
-        };
-        // In a fair share of two CPUs.
-        let share = match beside {
-            Beside::Nobody => 2.0,
-            Beside::Hog => 2.0 * n / (n + 1.0),
-            Beside::Copy => 1.0,
-            Beside::Quota => QUOTA,
-        };
-        alone.max(work / share)
-    }
-}
 
 /// One way to wait.
 pub(super) struct Kind {
@@ -309,22 +279,4 @@ pub(super) fn kinds() -> Vec<Kind> {
             })
         },
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Three threads that meet have one CPU with two of them; three that do not share two CPUs; beside a hog, three of four
-    /// computing threads have two CPUs.
-    #[test]
-    fn the_bound_is_what_has_to_be_done_after_two_threads() {
-        let of = |bound: Bound, beside| [2, 3, 4].map(|n| bound.of(n, beside));
-        assert_eq!(of(Bound::Phases, Beside::Nobody), [1.0, 2.0, 2.0]);
-        assert_eq!(of(Bound::Work, Beside::Nobody), [1.0, 1.5, 2.0]);
-        assert_eq!(of(Bound::Fixed, Beside::Nobody), [1.0, 1.0, 1.0]);
-        assert_eq!(of(Bound::Phases, Beside::Hog), [1.5, 2.0, 2.5]);
-        assert_eq!(of(Bound::Phases, Beside::Copy), [2.0, 3.0, 4.0]);
-        assert_eq!(of(Bound::Phases, Beside::Quota), [4.0 / 3.0, 2.0, 4.0 / 1.5]);
-    }
 }

@@ -1,4 +1,4 @@
-//! What takes CPUs from a program of the museum.
+//! What takes CPUs from a program that is measured, and what that leaves it.
 //!
 //! Invariant: whatever was begun ends with the value that stands for it.
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// CPUs of a program under a quota.
-pub(super) const QUOTA: f64 = 1.5;
+pub(crate) const QUOTA: f64 = 1.5;
 /// In which time a quota holds, in us.
 const PERIOD_US: u64 = 100_000;
 /// Puts itself into the control group of the first word, and executes the rest.
@@ -32,7 +32,7 @@ pub(crate) enum Beside {
 
 impl Beside {
     /// Behind the name of a program.
-    pub(super) fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Nobody => "",
             Self::Hog => ", beside a hog",
@@ -43,7 +43,7 @@ impl Beside {
 
     /// Whoever else runs, if anybody does: `noise` is the program that computes, and `argv` that which is measured, with its
     /// variables.
-    pub(super) fn start(
+    pub(crate) fn start(
         self,
         noise: &Path,
         argv: &[OsString],
@@ -66,12 +66,42 @@ impl Beside {
     }
 }
 
+/// How much n threads have to do, as times of what two have: the bound without moves within phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// A part for each thread in each phase: the CPU with most threads decides.
+    Phases,
+    /// A part for each thread, in any order.
+    Work,
+    /// The same for any number of threads.
+    Fixed,
+}
+
+impl Bound {
+    pub(crate) fn of(self, threads: u32, beside: Beside) -> f64 {
+        let n = f64::from(threads);
+        let (alone, work) = match self {
+            Self::Phases => (f64::from(threads.div_ceil(2)), n),
+            Self::Work => (n / 2.0, n),
+            Self::Fixed => (1.0, 2.0),
+        };
+        // In a fair share of two CPUs.
+        let share = match beside {
+            Beside::Nobody => 2.0,
+            Beside::Hog => 2.0 * n / (n + 1.0),
+            Beside::Copy => 1.0,
+            Beside::Quota => QUOTA,
+        };
+        alone.max(work / share)
+    }
+}
+
 /// A control group with the quota.
-pub(super) struct Group(PathBuf);
+pub(crate) struct Group(PathBuf);
 
 impl Group {
     /// In either version of control groups.
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let (v1, name) = (root.join("cpu"), format!("evenly-bench-{}", std::process::id()));
         let quota_us = (QUOTA * PERIOD_US as f64) as u64;
@@ -88,7 +118,7 @@ impl Group {
     }
 
     /// Words before those of a command that is to run in it.
-    pub(super) fn prefix(&self) -> [OsString; 4] {
+    pub(crate) fn prefix(&self) -> [OsString; 4] {
         let procs = self.0.join("cgroup.procs");
         ["sh".into(), "-c".into(), INTO_GROUP.into(), procs.into()]
     }
@@ -105,5 +135,23 @@ impl Drop for Group {
                 _ => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three threads that meet have one CPU with two of them; three that do not share two CPUs; beside a hog, three of four
+    /// computing threads have two CPUs.
+    #[test]
+    fn the_bound_is_what_has_to_be_done_after_two_threads() {
+        let of = |bound: Bound, beside| [2, 3, 4].map(|n| bound.of(n, beside));
+        assert_eq!(of(Bound::Phases, Beside::Nobody), [1.0, 2.0, 2.0]);
+        assert_eq!(of(Bound::Work, Beside::Nobody), [1.0, 1.5, 2.0]);
+        assert_eq!(of(Bound::Fixed, Beside::Nobody), [1.0, 1.0, 1.0]);
+        assert_eq!(of(Bound::Phases, Beside::Hog), [1.5, 2.0, 2.5]);
+        assert_eq!(of(Bound::Phases, Beside::Copy), [2.0, 3.0, 4.0]);
+        assert_eq!(of(Bound::Phases, Beside::Quota), [4.0 / 3.0, 2.0, 4.0 / 1.5]);
     }
 }
