@@ -49,7 +49,7 @@ pub(crate) struct Arms {
     place: (Vec<CpuId>, bool),
     /// Threads have been refused their parts of CPUs, so that these cannot be given.
     refused: bool,
-    /// When the last point was, for how long arms acted, and since when.
+    /// When the last point was; for how long arms have acted, and of how long.
     at: Option<Nanos>,
     acted: Nanos,
     all: Nanos,

@@ -369,9 +369,10 @@ impl Balancer {
     fn show(&mut self, machine: &mut dyn Sensors, now: Nanos, elapsed: Nanos) {
         let p = &self.placement;
         let is_free = match self.lead.work() {
-            Some(_) => self.pauses.paused(),
-            None if self.lead.turn != Turn::Usual => self.pauses.paused(),
-            None => self.pauses.guard.paused() || self.pauses.guard.rests(),
+            None if self.lead.turn == Turn::Usual => {
+                self.pauses.guard.paused() || self.pauses.guard.rests()
+            }
+            _ => self.pauses.paused(),
         };
         let fixed = p.pinning && p.placed && !is_free;
         let how = (fixed, self.lead.by_agents());

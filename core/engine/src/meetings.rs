@@ -28,6 +28,8 @@ pub(crate) struct Meetings {
     waits: u64,
     /// Barriers of all by then, at the beginning.
     first: Option<u32>,
+    /// Whether each thread is of a process of its own.
+    are_ranks: bool,
     by_waits: bool,
     /// Points at which they were too far apart, one after the other.
     apart: u32,
@@ -60,10 +62,15 @@ impl Meetings {
     fn look(&mut self, now: Nanos, threads: &[ManagedThread]) -> Option<Epochs> {
         let same = self.threads.iter().map(|(id, _)| *id).eq(threads.iter().map(|t| t.meta.id));
         if !same || threads.len() < 2 {
-            let threads = threads
+            let waits = threads
                 .iter()
                 .map(|t| (t.meta.id, t.account.report.last().map_or(0, |said| said.waits)));
-            *self = Self { threads: threads.collect(), met_at: self.met_at, ..Self::default() };
+            *self = Self {
+                threads: waits.collect(),
+                are_ranks: are_ranks(threads),
+                met_at: self.met_at,
+                ..Self::default()
+            };
         }
         let (mut least, mut most, mut left_at) = (u32::MAX, 0, now);
         for ((_, before), t) in self.threads.iter_mut().zip(threads) {
@@ -81,7 +88,7 @@ impl Meetings {
         let together = least > 0 && most - least <= APART;
         self.apart = if together { 0 } else { self.apart + 1 };
         let met = together.then(|| u64::from(least.wrapping_sub(*self.first.get_or_insert(least))));
-        if are_ranks(threads) {
+        if self.are_ranks {
             self.by_waits = match met {
                 Some(met) => {
                     let seldom = if self.by_waits { SELDOM / 2 } else { SELDOM };

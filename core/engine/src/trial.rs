@@ -171,8 +171,8 @@ impl Trial {
         }
     }
 
-    /// Of something that begins now, and is expected to pay; both sides need so many epochs, and so long, until they know the program, so that
-    /// all takes longer. `off` are the first and the last opening of a stretch without it, with which it is compared first: so
+    /// Of something that begins now, and is expected to pay; both sides need so many epochs, and so long, until they know the
+    /// program. `off` are the first and the last opening of a stretch without it, with which it is compared first: so
     /// what pays clearly need not be left to see that.
     pub(crate) fn of_learner(learns: (u32, Nanos), off: [Epochs; 2], now: Nanos) -> Self {
         let [first, last] = off;
@@ -235,15 +235,14 @@ impl Trial {
         match self.state {
             TrialState::Changing(on, since) => {
                 let from = *self.from.get_or_insert(epochs.count);
-                let learns = &mut self.learns[usize::from(on)];
+                let (learns, again) = (&mut self.learns[usize::from(on)], AGAIN[usize::from(on)]);
                 let passed = epochs.count.wrapping_sub(from);
-                let time =
-                    if *learns > AGAIN[usize::from(on)] { self.learning } else { Nanos::ZERO };
+                let time = if *learns > again { self.learning } else { Nanos::ZERO };
                 let is_new = passed < *learns || now - since < time;
                 if is_new && now - since <= self.pace.longest {
                     return;
                 }
-                *learns = AGAIN[usize::from(on)].min(*learns);
+                *learns = again.min(*learns);
                 let first = Some(epochs).filter(|e| e.at > since);
                 self.state = TrialState::Measuring(on, Stretch { since: now, first });
             }
@@ -698,16 +697,21 @@ mod tests {
         }
     }
 
-    /// Would catch: threads that are replaced by others between two points, taken for four billion epochs.
-    #[test]
-    fn counts_that_go_back_are_of_others() {
+    /// Of something that begins after 100 epochs of a millisecond.
+    fn learner() -> Trial {
         let off = [0, 100].map(|count| Epochs {
             count,
             at: us(u64::from(count) * 1_000),
             of: 0,
             worth: 0,
         });
-        let mut trial = Trial::of_learner((6, Nanos::ZERO), off, us(100_000));
+        Trial::of_learner((6, Nanos::ZERO), off, us(100_000))
+    }
+
+    /// Would catch: threads that are replaced by others between two points, taken for four billion epochs.
+    #[test]
+    fn counts_that_go_back_are_of_others() {
+        let mut trial = learner();
         let (mut now, mut count) = (us(100_000), 100.0);
         points(&mut trial, &mut now, &mut count, 0.02, |_| us(1_000));
         count = 0.0;
@@ -721,13 +725,7 @@ mod tests {
     /// Would catch: something new that is done nearly all the time because it can never be measured.
     #[test]
     fn what_is_disturbed_all_the_time_is_not_tried_meanwhile() {
-        let off = [0, 100].map(|count| Epochs {
-            count,
-            at: us(u64::from(count) * 1_000),
-            of: 0,
-            worth: 0,
-        });
-        let mut trial = Trial::of_learner((6, Nanos::ZERO), off, us(100_000));
+        let mut trial = learner();
         let (mut now, mut count, mut tried) = (us(100_000), 100.0, 0);
         for point in 0..6_000 {
             now += PERIOD;

@@ -60,10 +60,8 @@ impl Unequal {
         if now - began >= WINDOW && epochs.count.wrapping_sub(first.count) >= EPOCHS {
             self.beyond = [self.beyond[1], self.most_beyond_mean()];
             self.judge();
-
-            self.window = Some([first, epochs]);
-            self.began = Some((now, epochs));
-            self.computed.iter_mut().for_each(|(_, computed)| *computed = Nanos::ZERO);
+            self.begin_window_anew();
+            (self.began, self.window) = (Some((now, epochs)), Some([first, epochs]));
         }
         !same
     }
