@@ -34,10 +34,11 @@ static __thread struct {
 } computes __attribute__((tls_model("initial-exec")));
 
 /* Of what is at this place: the highest bits are an index. Fibonacci hashing: places differ in bits that are low, and are
- * alike in alignment. */
+ * alike in alignment. Twice, as once leaves places that are 144 bytes apart beside each other. */
 static inline uint64_t hash_of(const void *at)
 {
-	return (uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t once = (uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
+	return (once ^ once >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 static inline struct evenly_note *note_of(const line_t *line)

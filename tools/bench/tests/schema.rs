@@ -103,8 +103,8 @@ fn a_real_benchmark_writes_what_the_schema_describes() {
     );
     let value = valid(&uneven);
     let arms = value["cases"][0]["arms"].as_array().unwrap();
-    assert!(arms.len() == 6 && arms.iter().all(|a| a["seconds"].as_array().unwrap().len() == 1));
-    assert_eq!(arms.iter().filter(|a| !a["own"].is_null()).count(), 4, "{value:#}");
+    assert!(arms.len() == 7 && arms.iter().all(|a| a["seconds"].as_array().unwrap().len() == 1));
+    assert_eq!(arms.iter().filter(|a| !a["own"].is_null()).count(), 5, "{value:#}");
     let value = valid(&json);
     // It is not empty: one benchmark with a run of each arm, and the reports of evenly's three.
     assert_eq!(value["benchmarks"].as_array().unwrap().len(), 1, "{value:#}");
