@@ -12,7 +12,7 @@
 //! | `run` | a run as a whole | [`beside`], [`handover`], [`live`], [`mapping`], [`metronome`], [`supervise`], [`tuning`], [`witness`] |
 //! | `apply` | changes masks, shares and code | [`breakpoints`], [`machine`], [`share`] |
 //! | `undo` | records changes and undoes them | [`journal`], [`guardian`], [`restore`] |
-//! | `read` | reads threads and what limits them | [`counters`], [`foreign`], [`limits`], [`memory`], [`modules`], [`pace`], [`samples`], [`scan`], [`spinning`], [`taskstats`], [`threads`], [`usage`], [`wait_reports`] |
+//! | `read` | reads threads and what limits them | [`counters`], [`foreign`], [`functions`], [`limits`], [`memory`], [`modules`], [`pace`], [`samples`], [`scan`], [`spinning`], [`taskstats`], [`threads`], [`usage`], [`wait_reports`] |
 //! | `sys` | the kernel's interfaces, as they are | [`affinity`], [`clock`], [`privilege`], [`proc`], [`real`], [`real_time`], [`sched`] |
 //!
 //! So a module that changes something depends on the journal, and the journal on no such module. Nor do modules
@@ -29,8 +29,8 @@ pub(crate) use apply::beats;
 pub use apply::{breakpoints, machine, share};
 pub(crate) use read::program_cpus;
 pub use read::{
-    counters, foreign, limits, memory, modules, pace, samples, scan, spinning, taskstats, threads,
-    usage, wait_reports,
+    counters, foreign, functions, limits, memory, modules, pace, samples, scan, spinning,
+    taskstats, threads, usage, wait_reports,
 };
 pub(crate) use run::{agents, control, crowd, doubts, others, refused, watcher};
 pub use run::{beside, handover, live, mapping, metronome, supervise, tuning, witness};

@@ -171,16 +171,24 @@ static void has_lost_slice(struct keeping *keeping, uint64_t now)
 
 static __thread struct keeping at_places __attribute__((tls_model("initial-exec")));
 
-static void hand_over(struct evenly_place *place, uint64_t now)
+/* Whether this thread has done no more than to look again since the last time; else this is another wait. */
+static bool waits_still(uint64_t now)
 {
-	uint64_t since = now - here.last;
-	if (since < here.turn || !here.turn)
-		here.turn = since < LONGEST_TURN ? since : LONGEST_TURN;
-	/* What it did since then was more than to look again, so that this is another wait. */
-	if (since > 2 * here.turn) {
+	uint64_t since = now - here.last, turn = here.turn + here.turn / 8 + 1;
+	/* Turns may take longer from now on, as one was short by chance, or this is another loop. */
+	here.turn = here.turn && turn < since ? turn : since;
+	if (here.turn > LONGEST_TURN)
+		here.turn = LONGEST_TURN;
+	bool is_same = since <= 2 * here.turn;
+	if (!is_same) {
 		here.began = now;
 		here.spun = 0;
 	}
+	return is_same;
+}
+
+static void give(struct evenly_place *place, uint64_t now)
+{
 	restore_slack();
 	bool is_proved = !GET(place->doubt);
 	if (is_proved && keeps_slices(&at_places, now)) {
@@ -200,6 +208,12 @@ static void hand_over(struct evenly_place *place, uint64_t now)
 		sleep_part(place, &place->slept, now, now - here.began);
 		here.spun = 0;
 	}
+}
+
+static void hand_over(struct evenly_place *place, uint64_t now)
+{
+	waits_still(now);
+	give(place, now);
 }
 
 /* ---------------------------------------------------------------- the trap */

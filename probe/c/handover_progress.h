@@ -12,6 +12,9 @@
 
 /* A rank that waits looks again within so many ns. */
 #define AGAIN 1000
+/* It waits where it has done nothing but to look for so many ns: about what it costs to yield. Programs that look in between,
+ * and go on with their work, would do so at each look. */
+#define LASTS 1000
 /* Places in code that call, of which a thread knows whom. */
 #define CALLERS 32
 
@@ -79,38 +82,46 @@ static void *behind(const char *name, void *own, void *caller)
 	}                                                                                               \
 	__typeof__(&name) next = known[at].next;
 
-/* To be called before each look. Whether it is one of a rank that waits: it may compute between looks. */
+/* To be called before each look. Whether it is one of a rank that waits: it has done nothing for a while but to look. */
 static bool looks_again(void)
 {
 	if (!looks.depth)
 		looks.yields = yields.calls;
-	bool may = !looks.depth++ && shared && GET(shared->until) && !GET(stands_down);
-	return may && looks.waits && clock_ns(CLOCK_MONOTONIC) - here.last < AGAIN;
+	if (looks.depth++ || !shared || !GET(shared->until) || GET(stands_down))
+		return false;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), turn_of_loops = here.turn;
+	if (now - here.last >= AGAIN) {
+		here.began = now;
+		here.spun = 0;
+		return false;
+	}
+	/* Ranks and loops have turns of their own. */
+	here.turn = looks.turn;
+	bool waits = waits_still(now) && looks.waits && now - here.began >= LASTS;
+	looks.turn = here.turn;
+	here.turn = turn_of_loops;
+	return waits;
 }
 
-/* Ranks and loops have turns of their own. */
 static void let_others_run(void)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC), turn_of_loops = here.turn;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	int before = errno;
 	if (now / 1000000000 >= GET(shared->until))
 		return;
-	here.turn = looks.turn;
 	count(&shared->progress.traps, 1);
-	hand_over(&shared->progress, now);
-	looks.turn = here.turn;
-	here.turn = turn_of_loops;
+	give(&shared->progress, now);
 	errno = before;
 }
 
 /* To be called after it, with whether something had come as far as is known. */
-static void looked(bool again, bool found)
+static void looked(bool waits, bool found)
 {
 	if (--looks.depth || !shared || !GET(shared->until))
 		return;
 	looks.waits = !found;
 	/* Where it is told to, Open MPI yields by itself. */
-	if (again && !found && looks.yields == yields.calls)
+	if (waits && !found && looks.yields == yields.calls)
 		let_others_run();
 	here.last = clock_ns(CLOCK_MONOTONIC);
 }
@@ -118,19 +129,19 @@ static void looked(bool again, bool found)
 EXPORT int opal_progress(void)
 {
 	NEXT_OF(opal_progress)
-	bool again = looks_again();
+	bool waits = looks_again();
 	int events = next ? next() : 0;
 	/* Open MPI 4.1 counts more than what has come. */
-	looked(again, false);
+	looked(waits, false);
 	return events;
 }
 
 EXPORT unsigned ucp_worker_progress(void *worker)
 {
 	NEXT_OF(ucp_worker_progress)
-	bool again = looks_again();
+	bool waits = looks_again();
 	unsigned events = next ? next(worker) : 0;
-	looked(again, events > 0);
+	looked(waits, events > 0);
 	return events;
 }
 

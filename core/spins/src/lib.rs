@@ -32,7 +32,7 @@ mod x86;
 
 pub use hunt::{Doing, Found, Hunt};
 pub use machine::Machine;
-pub use module::{Module, Spin, SpinsError};
+pub use module::{Functions, Module, Spin, SpinsError, innermost, is_go};
 pub use names::place;
 pub use places::{Handed, Place, Places, Taking};
 pub use seen::Seen;

@@ -3,7 +3,10 @@
 use crate::machine::Machine;
 use crate::wait::Wait;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
+use object::{
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags,
+};
+use std::io::{Read, Seek};
 use std::ops::Range;
 
 /// Why a module cannot be looked at.
@@ -53,52 +56,131 @@ impl Module {
     /// # Errors
     /// If it is no module.
     pub fn of_slowly(bytes: &[u8], mut pause: impl FnMut()) -> Result<Self, SpinsError> {
-        let file = object::File::parse(bytes)?;
-        let is_go = [".gopclntab", ".go.buildinfo", ".note.go.buildid"]
-            .iter()
-            .any(|name| file.section_by_name(name).is_some());
-        let machine = Machine::of(file.architecture());
-        let none = Self { is_go, machine, ..Self::default() };
-        let Some(machine) = machine else { return Ok(none) };
-        let mut found = Vec::new();
-        for_functions(&file, bytes, |code, offset| {
+        let functions = Functions::of(bytes)?;
+        let mut spins = Vec::new();
+        for function in &functions.all {
             pause();
-            let all = machine.waits(code).into_iter();
-            found.extend(all.filter_map(|wait| spin(machine, code, offset, wait)));
-        });
-        found.sort_unstable_by_key(|spin| spin.offset);
-        found.dedup_by_key(|spin| spin.offset);
-        Ok(Self { spins: found, ..none })
+            spins.extend(functions.spins(function, code(bytes, function)));
+        }
+        spins.sort_unstable_by_key(|spin| spin.offset);
+        spins.dedup_by_key(|spin| spin.offset);
+        Ok(Self { spins, machine: functions.machine, is_go: functions.is_go })
     }
-}
 
-impl Module {
     /// Loops around these places of a file that may wait, of which that is not proved.
     ///
     /// # Errors
     /// If it is no module.
     pub fn doubtful(bytes: &[u8], places: &[u64]) -> Result<Vec<Spin>, SpinsError> {
-        let file = object::File::parse(bytes)?;
-        let mut found = Vec::new();
-        let Some(machine) = Machine::of(file.architecture()) else { return Ok(found) };
-        for_functions(&file, bytes, |code, offset| {
-            let within =
-                |&at: &u64| Some(at.checked_sub(offset)? as usize).filter(|&i| i < code.len());
-            let places: Vec<usize> = places.iter().filter_map(within).collect();
-            if !places.is_empty() {
-                let all = machine.loops(code, &places, &machine.waits(code)).into_iter();
-                found.extend(all.filter_map(|wait| spin(machine, code, offset, wait)));
-            }
-        });
-        Ok(found)
+        let functions = Functions::of(bytes)?;
+        let of = |f: &Range<u64>| functions.doubtful(f, code(bytes, f), places);
+        Ok(functions.all.iter().flat_map(of).collect())
     }
 
     /// The loop that a place in the file is within; the smallest, where they are nested.
     #[must_use]
     pub fn spin_at(&self, offset: u64) -> Option<&Spin> {
-        let around = self.spins.iter().filter(|spin| spin.turn.contains(&offset));
-        around.min_by_key(|spin| spin.turn.end - spin.turn.start)
+        innermost(&self.spins, offset)
     }
+}
+
+/// The loop that a place in the file is within; the smallest, where they are nested.
+#[must_use]
+pub fn innermost(spins: &[Spin], offset: u64) -> Option<&Spin> {
+    let around = spins.iter().filter(|spin| spin.turn.contains(&offset));
+    around.min_by_key(|spin| spin.turn.end - spin.turn.start)
+}
+
+/// The functions of a module that may be looked at, as far as its tables say: to go through the code of one takes a moment, and
+/// through that of all, in a large file, half a second.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Functions {
+    /// Where they are in the file, in rising order.
+    all: Vec<Range<u64>>,
+    machine: Option<Machine>,
+    is_go: bool,
+}
+
+impl Functions {
+    /// Those of this file.
+    ///
+    /// # Errors
+    /// If it is no module.
+    pub fn of(bytes: &[u8]) -> Result<Self, SpinsError> {
+        Self::of_data(bytes, bytes.len() as u64)
+    }
+
+    /// Those of a file of so many bytes, of which only the tables are read.
+    ///
+    /// # Errors
+    /// If it is no module.
+    pub fn of_file(file: impl Read + Seek, size: u64) -> Result<Self, SpinsError> {
+        Self::of_data(&ReadCache::new(file), size)
+    }
+
+    fn of_data<'a>(data: impl ReadRef<'a>, size: u64) -> Result<Self, SpinsError> {
+        let file = object::File::parse(data)?;
+        let (machine, is_go) = (Machine::of(file.architecture()), has_go(&file));
+        if machine.is_none() {
+            return Ok(Self { is_go, ..Self::default() });
+        }
+        let only = only(&file);
+        // What is damaged there is none of a compiler's.
+        let mut all = functions(&file).unwrap_or_default();
+        all.retain(|(start, _)| only.as_ref().is_none_or(|only| only.contains(start)));
+        let in_file = |(start, length)| in_file(&file, start, length).filter(|f| f.end <= size);
+        let mut all: Vec<Range<u64>> = all.into_iter().filter_map(in_file).collect();
+        all.sort_unstable_by_key(|f| (f.start, f.end));
+        Ok(Self { all, machine, is_go })
+    }
+
+    /// For which kind of processor it is; None for one that is not known.
+    #[must_use]
+    pub fn machine(&self) -> Option<Machine> {
+        self.machine
+    }
+
+    /// The function that a place in the file is within.
+    #[must_use]
+    pub fn around(&self, offset: u64) -> Option<&Range<u64>> {
+        let before = self.all.partition_point(|f| f.start <= offset);
+        self.all[..before].last().filter(|f| f.contains(&offset))
+    }
+
+    /// Where threads wait by spinning in a function with this code.
+    #[must_use]
+    pub fn spins(&self, function: &Range<u64>, code: &[u8]) -> Vec<Spin> {
+        let Some(machine) = self.machine else { return Vec::new() };
+        let all = machine.waits(code).into_iter();
+        all.filter_map(|wait| spin(machine, code, function.start, wait)).collect()
+    }
+
+    /// Its loops around these places of the file that may wait, of which that is not proved.
+    #[must_use]
+    pub fn doubtful(&self, function: &Range<u64>, code: &[u8], places: &[u64]) -> Vec<Spin> {
+        let within = places.iter().filter(|at| function.contains(at));
+        let places: Vec<usize> = within.map(|at| (at - function.start) as usize).collect();
+        let Some(machine) = self.machine.filter(|_| !places.is_empty()) else { return Vec::new() };
+        let all = machine.loops(code, &places, &machine.waits(code)).into_iter();
+        all.filter_map(|wait| spin(machine, code, function.start, wait)).collect()
+    }
+}
+
+/// Whether a file has Go's runtime, of which only the names of its sections are read.
+#[must_use]
+pub fn is_go(file: impl Read + Seek) -> bool {
+    object::File::parse(&ReadCache::new(file)).is_ok_and(|file| has_go(&file))
+}
+
+fn has_go<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> bool {
+    let names = [".gopclntab", ".go.buildinfo", ".note.go.buildid"];
+    names.iter().any(|name| file.section_by_name(name).is_some())
+}
+
+/// The code of a function.
+fn code<'a>(bytes: &'a [u8], function: &Range<u64>) -> &'a [u8] {
+    let range = usize::try_from(function.start).ok().zip(usize::try_from(function.end).ok());
+    range.and_then(|(start, end)| bytes.get(start..end)).unwrap_or_default()
 }
 
 /// A wait in the code of a function that begins there in the file.
@@ -108,25 +190,12 @@ fn spin(machine: Machine, code: &[u8], offset: u64, Wait { at, turn }: Wait) -> 
     Some(Spin { offset: offset + at as u64, bytes, turn })
 }
 
-/// The functions that may be looked at: the bytes of each, and where they are in the file.
-fn for_functions(file: &object::File<'_>, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
-    let only = only(file);
-    // What is damaged there is none of a compiler's.
-    for (start, length) in functions(file).unwrap_or_default() {
-        if only.as_ref().is_none_or(|only| only.contains(&start))
-            && let Some((code, offset)) = code(file, bytes, start, length)
-        {
-            each(code, offset);
-        }
-    }
-}
-
 /// The function of the C library in which programs wait for locks of their own.
 const LOCK: &str = "pthread_spin_lock";
 
 /// Addresses of the functions that alone may be looked at, where it is the C library, or stands for its allocator as jemalloc
 /// does: the rest is called while all signals are blocked.
-fn only(file: &object::File<'_>) -> Option<Vec<u64>> {
+fn only<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Option<Vec<u64>> {
     let mut is_of_system = false;
     let mut locks = Vec::new();
     for symbol in file.dynamic_symbols().filter(|s| s.is_definition()) {
@@ -140,7 +209,7 @@ fn only(file: &object::File<'_>) -> Option<Vec<u64>> {
 }
 
 /// Addresses and lengths of the functions.
-fn functions(file: &object::File<'_>) -> Result<Vec<(u64, u64)>, SpinsError> {
+fn functions<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Result<Vec<(u64, u64)>, SpinsError> {
     let Some(section) = file.section_by_name(".eh_frame") else { return Ok(Vec::new()) };
     let data = section.data()?;
     let table = EhFrame::new(data, LittleEndian);
@@ -163,21 +232,18 @@ fn functions(file: &object::File<'_>) -> Result<Vec<(u64, u64)>, SpinsError> {
     Ok(all)
 }
 
-/// The bytes of a function, and where they are in the file; None where they are not all in one executable segment.
-fn code<'a>(
-    file: &object::File<'_>,
-    bytes: &'a [u8],
+/// Where a function is in the file; None where it is not all in one executable segment.
+fn in_file<'a>(
+    file: &object::File<'a, impl ReadRef<'a>>,
     start: u64,
     length: u64,
-) -> Option<(&'a [u8], u64)> {
+) -> Option<Range<u64>> {
     let runs =
         |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & object::elf::PF_X != 0);
     file.segments().filter(|s| runs(s.flags())).find_map(|s| {
         let (at, size) = s.file_range();
         let skip = start.checked_sub(s.address()).filter(|&skip| skip < size)?;
         let from = at.checked_add(skip)?;
-        let until = from.checked_add(length.min(size - skip))?;
-        let code = bytes.get(usize::try_from(from).ok()?..usize::try_from(until).ok()?)?;
-        Some((code, from))
+        Some(from..from.checked_add(length.min(size - skip))?)
     })
 }

@@ -6,6 +6,7 @@
 
 pub mod counters;
 pub mod foreign;
+pub mod functions;
 pub mod limits;
 pub mod memory;
 pub mod modules;

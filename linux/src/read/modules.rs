@@ -2,7 +2,7 @@
 
 use crate::proc::Proc;
 use evenly_model::Pid;
-use evenly_spins::Module;
+use evenly_spins::{Module, is_go};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -102,6 +102,8 @@ impl Search {
 #[derive(Debug, Default)]
 pub struct Modules {
     files: HashMap<(u64, PathBuf), Known>,
+    /// Which have Go's runtime.
+    go: HashMap<(u64, PathBuf), bool>,
     /// To the thread that goes through large files, one after the other.
     searches: Option<Sender<Search>>,
     /// Nobody waits for what that thread finds.
@@ -127,6 +129,12 @@ impl Modules {
             Some(file) => self.later(search(file)),
         }
         module.get().cloned()
+    }
+
+    /// Whether the file of a mapping has Go's runtime.
+    pub fn is_go(&mut self, proc: &Proc, pid: Pid, code: &Code) -> bool {
+        let is_go = || open(proc, pid, code).is_some_and(is_go);
+        *self.go.entry((code.inode, code.path.clone())).or_insert_with(is_go)
     }
 
     fn later(&mut self, search: Search) {
@@ -167,12 +175,6 @@ impl Modules {
     pub fn is_searching(&self) -> bool {
         let is_waited_for = |known: &Known| known.since.elapsed() < LONGEST;
         self.files.values().any(|known| known.module.get().is_none() && is_waited_for(known))
-    }
-
-    /// What is known of a file that it was asked for.
-    #[must_use]
-    pub fn known(&self, inode: u64, path: &Path) -> Option<Arc<Module>> {
-        self.files.get(&(inode, path.to_owned()))?.module.get().cloned()
     }
 
     /// How many files it has been asked for.
@@ -280,7 +282,8 @@ mod tests {
         }
         let found = modules.of(&proc, pid, own).unwrap();
         assert_eq!(found.machine, evenly_spins::Machine::HOST);
-        assert!(Arc::ptr_eq(&found, &modules.known(own.inode, &own.path).unwrap()));
+        assert!(Arc::ptr_eq(&found, &modules.of(&proc, pid, own).unwrap()));
+        assert!(!modules.is_go(&proc, pid, own));
         assert_eq!(modules.count(), 1);
     }
 

@@ -1,20 +1,18 @@
 //! How long threads spin, and where: samples of them ([`Samples`]) in loops that are known to wait ([`evenly_spins`]).
 //!
 //! Invariants: what is not known to be a wait counts as work, so a thread may spin for longer than is said here, not for less.
-//! While threads run, it is only noted where they are: to look through their code can take a second.
+//! Of their code only the functions are gone through in which they were seen.
 
 use crate::counters::CountersError;
-use crate::modules::{Code, Modules, open, parse_code, read};
+use crate::functions::InFile;
+use crate::modules::{Code, open, parse_code, read};
 use crate::proc::{Proc, read_all};
 use crate::samples::Samples;
 use evenly_evidence::{SpinUse, ThreadUse};
 use evenly_model::{Nanos, Pid, ThreadId, Tid};
-use evenly_spins::{Module, Seen, place};
-use std::cell::OnceCell;
+use evenly_spins::{Seen, Spin, place};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 /// Fewer samples of a thread say nothing.
 const ENOUGH: u64 = 20;
@@ -41,18 +39,7 @@ pub struct Spinning {
 struct Known {
     inode: u64,
     path: PathBuf,
-    /// None for one that cannot be read. When its processes have ended, it may be out of reach.
-    file: Option<File>,
-    module: OnceCell<Arc<Module>>,
-}
-
-impl Known {
-    fn module(&self) -> &Module {
-        let bytes = || self.file.as_ref().and_then(read);
-        self.module.get_or_init(|| {
-            bytes().and_then(|bytes| Module::of(&bytes).ok()).unwrap_or_default().into()
-        })
-    }
+    functions: InFile,
 }
 
 /// Places of a file at which threads were seen.
@@ -61,8 +48,8 @@ pub struct Elsewhere<'a> {
     pub inode: u64,
     /// Its path, as the process sees it.
     pub path: &'a PathBuf,
-    /// None for one that cannot be read.
-    pub file: Option<&'a File>,
+    /// Its functions.
+    pub functions: &'a InFile,
     /// Where in it.
     pub places: Vec<u64>,
 }
@@ -129,8 +116,8 @@ impl Spinning {
                 None if self.files.len() == FILES => continue,
                 None => {
                     let (inode, path) = (code.inode, code.path.clone());
-                    let (file, module) = (open(proc, pid, code), OnceCell::new());
-                    self.files.push(Known { inode, path, file, module });
+                    let functions = InFile::new(open(proc, pid, code));
+                    self.files.push(Known { inode, path, functions });
                     self.files.len() - 1
                 }
             };
@@ -152,14 +139,11 @@ impl Spinning {
         self.keep(processes, |id| all.contains(id));
     }
 
-    /// Takes over what is known of files elsewhere, as to look through one can take a second.
-    pub fn learn(&self, modules: &Modules) {
-        for known in &self.files {
-            if let Some(module) = modules.known(known.inode, &known.path) {
-                // One that is known here is the same.
-                let _ = known.module.set(module);
-            }
-        }
+    /// Where threads wait in the functions of a file in which they were seen.
+    #[must_use]
+    pub fn spins_in(&self, inode: u64, path: &Path) -> Vec<Spin> {
+        let known = self.files.iter().find(|known| known.inode == inode && known.path == path);
+        known.map_or_else(Vec::new, |known| known.functions.spins())
     }
 
     /// In how many files threads were.
@@ -181,8 +165,8 @@ impl Spinning {
         for (&id, seen) in &self.threads {
             places.threads.insert(id, seen.all);
             for (&(file, offset), &times) in &seen.at {
-                if let Some(spin) = self.files[file].module().spin_at(offset) {
-                    let there = places.loops.entry((file, spin.offset)).or_default();
+                if let Some(spin) = self.files[file].functions.spin_at(offset) {
+                    let there = places.loops.entry((file, spin)).or_default();
                     *there.entry(id).or_default() += times;
                 }
             }
@@ -201,13 +185,13 @@ impl Spinning {
     pub fn elsewhere(&self) -> Vec<Elsewhere<'_>> {
         let mut all: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for &(file, offset) in self.threads.values().flat_map(|seen| seen.at.keys()) {
-            if self.files[file].module().spin_at(offset).is_none() {
+            if self.files[file].functions.spin_at(offset).is_none() {
                 all.entry(file).or_default().push(offset);
             }
         }
         let of = |(file, places): (usize, Vec<u64>)| {
-            let Known { inode, path, file, .. } = &self.files[file];
-            Elsewhere { inode: *inode, path, file: file.as_ref(), places }
+            let Known { inode, path, functions } = &self.files[file];
+            Elsewhere { inode: *inode, path, functions, places }
         };
         all.into_iter().map(of).collect()
     }
@@ -242,9 +226,9 @@ impl Spinning {
         ran_s: impl Fn(ThreadId) -> f64,
     ) -> Vec<SpinUse> {
         places.uses(most, ran_s, |&(file, offset)| {
-            let Known { path, file, .. } = &self.files[file];
+            let Known { path, functions, .. } = &self.files[file];
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let bytes = file.as_ref().and_then(read).unwrap_or_default();
+            let bytes = functions.file().and_then(read).unwrap_or_default();
             place(&bytes, offset, &name).unwrap_or_else(|| name.into_owned())
         })
     }

@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 /// A thread wants to run if it ran or waited for a CPU for this part of the time.
 const WANTS: f64 = 0.5;
+/// One that takes part ran or waited for this part of the time: also where it sleeps so that others can run.
+const TAKES_PART: f64 = 0.1;
 /// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
 const CROWDED: f64 = 0.1;
 /// Of so many threads times are read.
@@ -17,6 +19,7 @@ pub(crate) struct Crowd {
     times: HashMap<Tid, (Nanos, Nanos)>,
     /// Those that wanted to run when they were looked at last.
     wants: HashSet<Tid>,
+    taking_part: usize,
     /// For how long threads ran, or waited for a CPU, between the last two looks, all together.
     wanted: Nanos,
     /// For how long they ran, and waited.
@@ -31,6 +34,7 @@ impl Crowd {
         Self {
             times: HashMap::new(),
             wants: HashSet::new(),
+            taking_part: 0,
             wanted: Nanos::ZERO,
             ran: Nanos::ZERO,
             waited: Nanos::ZERO,
@@ -52,6 +56,7 @@ impl Crowd {
         let mut waited = Nanos::ZERO;
         self.wants.clear();
         (self.wanted, self.ran) = (Nanos::ZERO, Nanos::ZERO);
+        self.taking_part = 0;
         let mut times = HashMap::new();
         for tid in pids.iter().flat_map(|&pid| proc.threads(pid)).take(MOST_THREADS) {
             let Ok(text) = read_all(&proc.thread_file(tid, "schedstat")) else { continue };
@@ -61,7 +66,9 @@ impl Crowd {
                 waited += waits;
                 self.ran += ran;
                 self.wanted += ran + waits;
-                if (ran + waits).0 as f64 >= WANTS * elapsed.0 as f64 {
+                let part = (ran + waits).0 as f64 / elapsed.0.max(1) as f64;
+                self.taking_part += usize::from(part >= TAKES_PART);
+                if part >= WANTS {
                     self.wants.insert(tid);
                 }
             }
@@ -91,6 +98,11 @@ impl Crowd {
     /// How many threads there were.
     pub(crate) fn threads(&self) -> usize {
         self.times.len()
+    }
+
+    /// How many of them took part: they did not just wait for something else.
+    pub(crate) fn taking_part(&self) -> usize {
+        self.taking_part
     }
 
     /// How many of them wanted to run.

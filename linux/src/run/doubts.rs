@@ -3,10 +3,9 @@
 //! A place is given up by programs, where registers show that a turn carries something over (`probe/c/handover_doubt.h`), and
 //! here, where threads hand over, or sleep, for nobody: who waits, waits for somebody that computes.
 
-use crate::modules::read;
 use crate::spinning::Elsewhere;
 use evenly_model::Nanos;
-use evenly_spins::{Module, Place, Places, Spin};
+use evenly_spins::{Place, Places, Spin};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -33,13 +32,11 @@ impl Doubts {
     /// Takes the loops around places at which threads were seen. Whether there are new ones.
     pub(crate) fn found(&mut self, places: &[Elsewhere<'_>]) -> bool {
         let mut is_new = false;
-        for Elsewhere { inode, path, file, places } in places {
+        for Elsewhere { inode, path, functions, places } in places {
             let (known, seen) = self.found.entry((*inode, (*path).clone())).or_default();
             // Also those around which there was nothing.
             let unknown: Vec<u64> = places.iter().copied().filter(|at| seen.insert(*at)).collect();
-            let bytes = file.filter(|_| !unknown.is_empty()).and_then(read);
-            let found = bytes.and_then(|bytes| Module::doubtful(&bytes, &unknown).ok());
-            for spin in found.unwrap_or_default() {
+            for spin in functions.doubtful(&unknown) {
                 if known.len() < MOST && !known.contains(&spin) {
                     known.push(spin);
                     is_new = true;

@@ -1,5 +1,6 @@
 /* A library by whose functions ranks look for messages (-DLIBRARY), one that waits by them (-DWAITS), and a program that loads
- * that for itself alone: the other functions of these names are found from there. -DYIELDS: the library yields by itself. */
+ * that for itself alone: the other functions of these names are found from there. -DYIELDS: the library yields by itself.
+ * -DWORKS: what waits does some work after each third look, for less than a microsecond. */
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
@@ -25,8 +26,13 @@ int opal_progress(void);
 int wait_for(int events)
 {
 	int turns = 0;
-	while (events)
+	while (events) {
 		turns++, events -= opal_progress();
+#ifdef WORKS
+		for (volatile int work = turns % 3 ? 0 : 300; work; work--)
+			;
+#endif
+	}
 	return turns;
 }
 #else
