@@ -4,6 +4,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,8 +28,11 @@ static uint64_t threads = 2, phases = 1000, iters = 1000, held = 200;
 #endif
 static LOOKS uint64_t look(_Atomic uint64_t *at) { return atomic_load_explicit(at, memory_order_acquire); }
 
+// collapse-yields is what helps by hand: who waits asks the kernel for somebody else.
 static inline void relax(void) {
-#if defined(BARE) || defined(CALLS)
+#if defined(YIELDS)
+    sched_yield();
+#elif defined(BARE) || defined(CALLS)
 #elif defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)

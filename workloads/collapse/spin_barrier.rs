@@ -1,5 +1,5 @@
 //! A barrier that threads of Rust make themselves and spin at, as pools and renderers do (README.md). The checksum is right
-//! only if no thread has passed it early.
+//! only if no thread has passed it early. With the word `yield` they ask the kernel for somebody else meanwhile.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ struct Barrier {
     threads: usize,
     missing: AtomicUsize,
     generation: AtomicUsize,
+    yields: bool,
 }
 
 impl Barrier {
@@ -18,6 +19,10 @@ impl Barrier {
         if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.missing.store(self.threads, Ordering::Relaxed);
             self.generation.store(generation + 1, Ordering::Release);
+        } else if self.yields {
+            while self.generation.load(Ordering::Acquire) == generation {
+                std::thread::yield_now();
+            }
         } else {
             while self.generation.load(Ordering::Acquire) == generation {
                 spin_loop();
@@ -51,7 +56,8 @@ fn main() {
         std::process::exit(2);
     };
     let threads = threads.max(1) as usize;
-    let barrier = Barrier { threads, missing: threads.into(), generation: 0.into() };
+    let yields = std::env::args().any(|a| a == "yield");
+    let barrier = Barrier { threads, missing: threads.into(), generation: 0.into(), yields };
     let slots: Vec<[AtomicU64; 2]> = (0..threads).map(|_| Default::default()).collect();
     let shared = Arc::new((barrier, slots));
     let began = Instant::now();

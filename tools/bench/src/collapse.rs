@@ -74,12 +74,11 @@ impl Bench<'_> {
         let part = kind.part(arm);
         let mut words = (kind.command)(threads, kind.phases / part, self.per_ms);
         let mut environment = kind.environment.to_vec();
-        match (arm, kind.tuned) {
-            (TUNED, Some(Tuned::Words(from, to))) => {
-                words.iter_mut().filter(|w| *w == from).for_each(|w| to.clone_into(w));
-            }
-            (TUNED, Some(Tuned::Variables(variables))) => environment = variables.to_vec(),
-            _ => {}
+        if arm == TUNED {
+            words = kind.tuned_words(words);
+        }
+        if let (TUNED, Some(Tuned::Variables(variables))) = (arm, kind.tuned) {
+            environment = variables.to_vec();
         }
         let beside = if arm == TWO { Beside::Nobody } else { kind.beside };
         let mut argv: Vec<OsString> = Vec::new();
@@ -233,7 +232,10 @@ pub(crate) fn compare(args: &CollapseArgs) -> anyhow::Result<()> {
         };
         return print(&chosen.iter().map(line).collect::<String>());
     }
-    let needed = chosen.iter().map(|(kind, n)| (kind.program, (kind.command)(*n, 1, 1)));
+    let needed = chosen.iter().flat_map(|(kind, n)| {
+        let words = (kind.command)(*n, 1, 1);
+        [words.clone(), kind.tuned_words(words)].map(|words| (kind.program, words))
+    });
     let programs = Ready::find(&args.cases.programs, needed)?;
     crate::args::take_two_cpus(args.cases.cpus.as_ref())?;
     let per_ms = programs.tools.iterations_per_ms()?;

@@ -33,7 +33,7 @@ pub(super) enum Tuned {
 }
 
 /// A pattern of `collapse`; or of `collapse-bare` and `collapse-calls`: the same in loops without `pause`, and in loops
-/// without that call a function.
+/// without that call a function; or of `collapse-yields`, which calls `sched_yield`.
 fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<String> {
     let ([program, pattern], [iterations, held]) = (of, sizes);
     let words = format!(
@@ -44,9 +44,20 @@ fn pattern(of: [&str; 2], threads: u32, phases: u64, sizes: [u64; 2]) -> Vec<Str
 
 const YIELDING_RANKS: &[(&str, &str)] = &[("OMPI_MCA_mpi_yield_when_idle", "1")];
 const YIELDS: Option<Tuned> = Some(Tuned::Words("spin", "yield"));
+const CALLS_YIELD: Option<Tuned> = Some(Tuned::Words("collapse", "collapse-yields"));
 const PASSIVE: Option<Tuned> = Some(Tuned::Variables(&[("OMP_WAIT_POLICY", "passive")]));
 const ACTIVE_OMP: &[(&str, &str)] =
     &[("KMP_BLOCKTIME", "infinite"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
+
+impl Kind {
+    /// The words of the best setting that there is for it; the usual ones where that is no matter of words.
+    pub(super) fn tuned_words(&self, mut words: Vec<String>) -> Vec<String> {
+        if let Some(Tuned::Words(from, to)) = self.tuned {
+            words.iter_mut().filter(|w| *w == from).for_each(|w| to.clone_into(w));
+        }
+        words
+    }
+}
 
 pub(super) fn kinds() -> Vec<Kind> {
     let kind = |name, what, phases, bound, command| Kind {
@@ -103,9 +114,13 @@ pub(super) fn kinds() -> Vec<Kind> {
             Bound::Phases,
             |n, p, ms| spmd("backoff", n, p, ms / 5),
         ),
-        kind("rust-0.2ms", "barrier in Rust, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
-            vec!["spin_barrier".into(), n.to_string(), p.to_string(), (ms / 5).to_string()]
-        }),
+        Kind {
+            tuned: YIELDS,
+            ..kind("rust-0.2ms", "barrier in Rust, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
+                let words = ["spin_barrier", &n.to_string(), &p.to_string(), &(ms / 5).to_string()];
+                [&words[..], &["spin"]].concat().into_iter().map(str::to_owned).collect()
+            })
+        },
         Kind {
             outside: false,
             ..kind(
@@ -116,15 +131,37 @@ pub(super) fn kinds() -> Vec<Kind> {
                 |n, p, ms| spmd("yield", n, p, ms * 15 / 1000),
             )
         },
-        kind("ticket-50us", "ticket lock held for 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
-            pattern(["collapse", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
-        }),
-        kind("ttas-50us", "test-and-test-and-set, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
-            pattern(["collapse", "ttas"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
-        }),
-        kind("spinlock-50us", "pthread_spin_lock, 9 of 63 us", 20_000, Bound::Work, |n, p, ms| {
-            pattern(["collapse", "spinlock"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
-        }),
+        Kind {
+            tuned: CALLS_YIELD,
+            ..kind(
+                "ticket-50us",
+                "ticket lock held for 9 of 63 us",
+                20_000,
+                Bound::Work,
+                |n, p, ms| pattern(["collapse", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000]),
+            )
+        },
+        Kind {
+            shorter: 1,
+            tuned: CALLS_YIELD,
+            ..kind(
+                "ttas-50us",
+                "test-and-test-and-set, 9 of 63 us",
+                20_000,
+                Bound::Work,
+                |n, p, ms| pattern(["collapse", "ttas"], n, p, [ms * 54 / 1000, ms * 9 / 1000]),
+            )
+        },
+        Kind {
+            shorter: 1,
+            ..kind(
+                "spinlock-50us",
+                "pthread_spin_lock, 9 of 63 us",
+                20_000,
+                Bound::Work,
+                |n, p, ms| pattern(["collapse", "spinlock"], n, p, [ms * 54 / 1000, ms * 9 / 1000]),
+            )
+        },
         kind("ticket-bare", "ticket lock without pause", 20_000, Bound::Work, |n, p, ms| {
             pattern(["collapse-bare", "ticket"], n, p, [ms * 54 / 1000, ms * 9 / 1000])
         }),
@@ -153,12 +190,23 @@ pub(super) fn kinds() -> Vec<Kind> {
                 |n, p, ms| pattern(["collapse-calls", "pipeline"], n, p, [ms * 20 / 1000, 1]),
             )
         },
-        kind("pipeline-20us", "pipeline over flags, 20 us", 60_000, Bound::Work, |n, p, ms| {
-            pattern(["collapse", "pipeline"], n, p, [ms * 20 / 1000, 1])
-        }),
-        kind("pool-0.2ms", "pool whose idle workers spin", 5_000, Bound::Fixed, |n, p, ms| {
-            pattern(["collapse", "pool"], n, p, [ms * 400 / 64 / 1000, 1])
-        }),
+        Kind {
+            tuned: CALLS_YIELD,
+            ..kind(
+                "pipeline-20us",
+                "pipeline over flags, 20 us",
+                60_000,
+                Bound::Work,
+                |n, p, ms| pattern(["collapse", "pipeline"], n, p, [ms * 20 / 1000, 1]),
+            )
+        },
+        Kind {
+            shorter: 1,
+            tuned: CALLS_YIELD,
+            ..kind("pool-0.2ms", "pool whose idle workers spin", 5_000, Bound::Fixed, |n, p, ms| {
+                pattern(["collapse", "pool"], n, p, [ms * 400 / 64 / 1000, 1])
+            })
+        },
         Kind {
             environment: ACTIVE_GOMP,
             tuned: PASSIVE,
@@ -172,6 +220,33 @@ pub(super) fn kinds() -> Vec<Kind> {
             ..kind("libomp-active", "libomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
                 openmp("omp", n, p, ms / 5)
             })
+        },
+        // Where there are no more threads than CPUs, these spin whoever else runs.
+        Kind {
+            threads: &[2, 3],
+            shorter: 1,
+            environment: &[("GOMP_SPINCOUNT", "infinity")],
+            tuned: Some(Tuned::Variables(&[("GOMP_SPINCOUNT", "0")])),
+            ..kind(
+                "gomp-spincount",
+                "GOMP_SPINCOUNT=infinity, 0.2 ms",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| openmp("gomp", n, p, ms / 5),
+            )
+        },
+        Kind {
+            threads: &[2, 3],
+            shorter: 1,
+            environment: &[("KMP_BLOCKTIME", "infinite")],
+            tuned: Some(Tuned::Variables(&[("KMP_BLOCKTIME", "0")])),
+            ..kind(
+                "kmp-blocktime",
+                "KMP_BLOCKTIME=infinite, 0.2 ms",
+                5_000,
+                Bound::Phases,
+                |n, p, ms| openmp("omp", n, p, ms / 5),
+            )
         },
         Kind {
             environment: SPINNING_RANKS,
@@ -220,7 +295,8 @@ pub(super) fn kinds() -> Vec<Kind> {
             beside: Beside::Hog,
             threads: &[2],
             shorter: 1,
-            ..kind("numpy-hog", "NumPy, OpenBLAS", 2_000, Bound::Fixed, |_, p, _| {
+            tuned: Some(Tuned::Variables(&[("OPENBLAS_NUM_THREADS", "1")])),
+            ..kind("numpy", "NumPy, OpenBLAS", 2_000, Bound::Fixed, |_, p, _| {
                 vec!["python3".into(), p.to_string()]
             })
         },
