@@ -121,6 +121,9 @@ pub struct RunReport {
     pub verdict: String,
 }
 
+/// What it takes to ask a thread that waits, in microseconds: at least a call, at most a trap and its way back.
+const ASKING_US: [f64; 2] = [1.0, 3.0];
+
 /// CPUs that threads which spun gave to others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HandedOver {
@@ -145,6 +148,15 @@ impl HandedOver {
         format!(
             "threads that spun{place} let others run for {:.2} s, and slept for {:.2} s, all together",
             self.given_s, self.slept_s
+        )
+    }
+
+    /// What it took of the program's own CPU time, which is time in which its threads waited.
+    fn cost(&self) -> String {
+        let [least, most] = ASKING_US.map(|us| self.asked as f64 * us / 1e6);
+        let times = counted(self.asked, "time");
+        format!(
+            "{least:.2} to {most:.2} s in which waiting threads were asked {times} to hand over"
         )
     }
 }

@@ -281,6 +281,9 @@ impl RunReport {
             let cost = Nanos::from_secs_f64(self.total(|d| d.cpu_s) / points as f64);
             text += &format!(", {cost} per balancing point");
         }
+        if let Some(handed) = &self.handed_over {
+            text += &format!("; not in it: {}", handed.cost());
+        }
         text
     }
 
