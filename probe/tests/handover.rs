@@ -224,6 +224,26 @@ fn handlers_that_interrupt_themselves_spin() {
 }
 
 #[test]
+fn a_profiler_interrupts_threads_that_spin() {
+    goes_on("profiled");
+}
+
+#[test]
+fn signals_are_accepted_while_all_threads_block_all() {
+    goes_on("accepted");
+}
+
+#[test]
+fn a_process_that_is_stopped_goes_on() {
+    goes_on("stopped");
+}
+
+#[test]
+fn routines_on_stacks_of_their_own_spin() {
+    goes_on("contexts");
+}
+
+#[test]
 fn a_thread_without_storage_of_its_own_spins() {
     goes_on("cloned");
 }

@@ -16,10 +16,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                            \
@@ -277,6 +279,74 @@ static void reentered(void)
 	while (atomic_load(&turns) <= 60)
 		atomic_store(&flag, 1);
 	pthread_join(other, NULL);
+}
+
+static void on_profile(int signal)
+{
+	(void)signal;
+	atomic_fetch_add(&handled, 1);
+}
+
+/* A profiler by timers of CPU time interrupts threads that meet. */
+static void profiled(void)
+{
+	struct sigaction action = { .sa_handler = on_profile, .sa_flags = SA_RESTART };
+	struct itimerval each = { .it_interval = { 0, 1000 }, .it_value = { 0, 1000 } }, never = { 0 };
+	CHECK(sigaction(SIGPROF, &action, NULL) == 0 && sigaction(SIGVTALRM, &action, NULL) == 0);
+	ready();
+	CHECK(setitimer(ITIMER_PROF, &each, NULL) == 0 && setitimer(ITIMER_VIRTUAL, &each, NULL) == 0);
+	meetings(5);
+	CHECK(setitimer(ITIMER_PROF, &never, NULL) == 0 && setitimer(ITIMER_VIRTUAL, &never, NULL) == 0);
+	CHECK(atomic_load(&handled) > 0);
+}
+
+static void *sends(void *unused)
+{
+	for (int i = 0; i < 50; i++) {
+		CHECK(kill(getpid(), SIGUSR1) == 0);
+		spin_while(&handled, i);
+	}
+	return unused;
+}
+
+/* All signals are blocked by all threads, and taken by sigwait, then from a file. */
+static void accepted(void)
+{
+	sigset_t all;
+	sigfillset(&all);
+	CHECK(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+	int file = signalfd(-1, &all, SFD_CLOEXEC), found;
+	pthread_t other = start(sends);
+	ready();
+	for (int i = 0; i < 50; i++) {
+		struct signalfd_siginfo info = { 0 };
+		if (i % 2)
+			CHECK(read(file, &info, sizeof info) == sizeof info);
+		else
+			CHECK(sigwait(&all, &found) == 0);
+		CHECK((i % 2 ? (int)info.ssi_signo : found) == SIGUSR1);
+		atomic_fetch_add(&handled, 1);
+	}
+	pthread_join(other, NULL);
+}
+
+/* It is stopped and goes on, as by a shell. */
+static void stopped(void)
+{
+	pid_t self = getpid();
+	ready();
+	pid_t child = fork();
+	CHECK(child >= 0);
+	for (int i = 0; i < 20 && !child; i++) {
+		kill(self, SIGSTOP);
+		sleep_ms(1);
+		kill(self, SIGCONT);
+		sleep_ms(1);
+	}
+	if (!child)
+		_exit(0);
+	meetings(5);
+	CHECK(waitpid(child, NULL, 0) == child);
 }
 
 static void on_trap(int signal, siginfo_t *info, void *context)
@@ -574,6 +644,33 @@ static void late_filter(void)
 	pthread_join(other, NULL);
 }
 
+static ucontext_t here, there;
+
+static void routine(void)
+{
+	for (int i = 0;; i++) {
+		spin_while(&turns, i);
+		CHECK(swapcontext(&there, &here) == 0);
+	}
+}
+
+/* Routines on stacks of their own, between which a thread changes. */
+static void contexts(void)
+{
+	static char stack[16384];
+	ready();
+	members = 2;
+	pthread_t other = start(meets);
+	CHECK(getcontext(&there) == 0);
+	there.uc_stack = (stack_t){ .ss_sp = stack, .ss_size = sizeof stack };
+	makecontext(&there, routine, 0);
+	for (int i = 0; i < MEETINGS; i++) {
+		meet();
+		CHECK(swapcontext(&here, &there) == 0);
+	}
+	pthread_join(other, NULL);
+}
+
 /* It spins until a byte comes. */
 static void *reads(void *unused)
 {
@@ -603,7 +700,8 @@ int main(int argc, char **argv)
 		{ "cancelled", cancelled }, { "small", small }, { "calls", calls }, { "blocked", blocked },
 		{ "filtered", filtered }, { "waits", waits }, { "alternative", alternative }, { "reentered", reentered },
 		{ "cloned", cloned }, { "traced", traced }, { "works", works }, { "old_masks", old_masks }, { "late_handler", late_handler },
-		{ "deferred", deferred }, { "late_filter", late_filter },
+		{ "deferred", deferred }, { "late_filter", late_filter }, { "profiled", profiled }, { "accepted", accepted },
+		{ "stopped", stopped }, { "contexts", contexts },
 	};
 	CHECK(argc == 2);
 	if (!strcmp(argv[1], "executes"))
