@@ -187,6 +187,9 @@ pub struct Other {
     pub cpu_s: f64,
     /// The CPU on which it was seen most.
     pub cpu: CpuId,
+    /// The user that it belongs to, where whoever watched may not change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 /// A loop in which threads wait by spinning.

@@ -22,6 +22,7 @@ use crate::pace::Pace;
 use crate::proc::{
     CpuTicks, Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
+use crate::share::foreign_user;
 use crate::spinning::Spinning;
 use crate::wait_reports::{ReadWaitReports, WaitReports};
 use evenly_engine::WaitReport;
@@ -499,10 +500,14 @@ impl Witness {
                 name: s.name.clone(),
                 cpu_s: (s.last - s.first) as f64 * tick,
                 cpu: s.on.iter().max_by_key(|o| (o.1, o.0)).map_or(CpuId(0), |o| *o.0),
+                user: None,
             })
             .collect();
         others.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s).then(a.pid.cmp(&b.pid)));
         others.truncate(OTHERS);
+        for other in &mut others {
+            other.user = foreign_user(&self.proc, Pid(other.pid));
+        }
         let quota = self.quota.as_ref().and_then(|(first, last)| {
             Some(QuotaUse {
                 cpus: last.cpus?,

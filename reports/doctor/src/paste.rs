@@ -161,6 +161,8 @@ impl Case<'_> {
     }
 }
 
+/// Lowers another process, which only root may do to one of another user.
 pub(crate) fn renice(other: &Other) -> String {
-    format!("renice -n 19 -p {}", other.pid)
+    let sudo = if other.user.is_some() { "sudo " } else { "" };
+    format!("{sudo}renice -n 19 -p {}", other.pid)
 }

@@ -218,7 +218,8 @@ fn full() -> Evidence {
     e.environment = env(&[("OMP_NUM_THREADS", "3"), ("OMP_WAIT_POLICY", "active")]);
     e.runtimes = [Runtime::Omp, Runtime::OpenMpi].into();
     e.spins = vec![spin("barrier (app.c:12)", 2.0, 0.2)];
-    e.others = vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.5, cpu: CpuId(1) }];
+    e.others =
+        vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.5, cpu: CpuId(1), user: Some(33) }];
     e.nodes = vec![NodeUse { node: 0, cpus: cpus("0"), pages: 1 << 20 }];
     e.phase = Some((0.25, 40));
     e.gaps = vec!["something".into()];

@@ -334,6 +334,17 @@ pub(crate) fn may_all(proc: &Proc) -> bool {
     has && first
 }
 
+/// The user whose process this is, where the caller may not lower it: its real and effective users are others, and the
+/// caller has no privilege.
+#[must_use]
+pub fn foreign_user(proc: &Proc, pid: Pid) -> Option<u32> {
+    let status = read_all(&proc.process_file(pid, "status")).ok()?;
+    let text = std::str::from_utf8(status_field(&status, "Uid")?).ok()?;
+    let users: Vec<u32> = text.split_ascii_whitespace().flat_map(str::parse).take(2).collect();
+    let is_foreign = !users.contains(&user()) && !may_all(proc);
+    users.first().copied().filter(|_| is_foreign)
+}
+
 /// Whether nice values count between processes: those that autogroup divides by session are weighed
 /// against each other as whole sessions. Names of the autogroups, where there is more than one.
 #[must_use]

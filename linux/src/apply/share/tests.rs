@@ -364,6 +364,18 @@ fn groups_of_those_that_come_and_go_are_removed() {
 }
 
 #[test]
+fn processes_of_other_users_are_lowered_by_root_alone() {
+    let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
+    let pid = Pid(sleeper.0.id().cast_signed());
+    let of = || foreign_user(&Proc::default(), pid);
+    assert_eq!((of(), foreign_user(&Proc::default(), Pid(i32::MAX))), (None, None));
+    // As another user, where this one may become one.
+    if let Some(found) = unprivileged(of) {
+        assert_eq!(found, Some(user()));
+    }
+}
+
+#[test]
 fn limits_of_nice_values_are_read() {
     let text = b"Limit                     Soft Limit           Hard Limit           Units     \n\
         Max nice priority         25                   40                   \n";

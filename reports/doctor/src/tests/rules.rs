@@ -176,7 +176,7 @@ fn another_program_on_a_cpu() {
     let mut e = evidence(vec![thread(0, 9.8, 0.2, 0.0), thread(1, 4.9, 5.1, 0.0)]);
     e.cpus[1].busy_s += 4.9;
     assert_eq!(kinds(&e), [Kind::Neighbour]);
-    e.others = vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.9, cpu: CpuId(1) }];
+    e.others = vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.9, cpu: CpuId(1), user: None }];
     let (d, f) = of(&e);
     assert!(f.sentence.starts_with("noise (pid 7) uses CPU 1"), "{}", f.sentence);
     assert_eq!((f.threads.as_slice(), &f.cpus), ([102].as_slice(), &cpus("1")));
@@ -212,6 +212,10 @@ fn another_program_on_a_cpu() {
     let (healthy, f) = of(&bound);
     let reniced = Some("renice -n 19 -p 7".to_owned());
     assert_eq!((f.paste, healthy.prospect.gain_at_most), (reniced, Some(1.0)));
+    // Of another user only root may.
+    bound.others[0].user = Some(33);
+    let by_root = "sudo renice -n 19 -p 7";
+    assert_eq!(of(&bound).1.paste.as_deref(), Some(by_root));
     bound.runtimes.insert(Runtime::Gomp);
     bound.environment = env(&[("OMP_PROC_BIND", "true")]);
     let (_, f) = of(&bound);
