@@ -4,6 +4,8 @@
 //! what was done. Its decisions have no effect: at the next point it is given again what was
 //! observed, not what would have come of them.
 //!
+//! Where agents moved threads, or an arm decided in place of the policy, the same do here, if the policy has them.
+//!
 //! Invariant: the policy sees nothing that the recording does not hold. Masks are not recorded:
 //! every thread may go to every CPU of its domain.
 
@@ -11,7 +13,7 @@ use evenly_engine::{Event, PointRecord};
 use evenly_model::{
     CpuSet, CpuView, DomainId, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadView,
 };
-use evenly_policy::{Policy, PolicyInfo};
+use evenly_policy::{Policy, PolicyInfo, Spreading};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -81,11 +83,21 @@ const SILENT: &str = "turns of computing and waiting, because no thread reported
                       it spreads threads evenly, and nothing else";
 
 /// What is in no recording, for a policy that moves threads within phases.
-const BETWEEN: &str = "what happens between two points, where it moves threads while they meet often, and what arms did: it \
-                       decides as at other times";
+const BETWEEN: &str = "what happens between two points, where it moves threads while they meet often: at points it only \
+                       spreads them then";
+/// The same for a policy with arms, whose choice is by what happens there.
+const CHOICE: &str = "what happens between two points, where it moves threads while they meet often (at points it only \
+                      spreads them then), and by which it chooses its arms: it has those that acted in the recorded run";
 
 struct Domain {
     policy: Box<dyn Policy>,
+    /// Those that take its place, by their names.
+    arms: Vec<(&'static str, Box<dyn Policy>)>,
+    /// The one that did at the last point.
+    arm: Option<usize>,
+    /// What spreads threads where agents move them.
+    spreading: Spreading,
+    within_phases: bool,
     cpus: CpuSet,
     snapshot: Snapshot,
     /// Threads or CPUs have come or gone: the next point is a first one.
@@ -99,6 +111,10 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
     let mut of = |id: DomainId, act: &mut dyn FnMut(&mut Domain)| {
         act(domains.entry(id).or_insert_with(|| Domain {
             policy: (policy.make)(),
+            arms: policy.arms.iter().map(|arm| (arm.name, (arm.make)())).collect(),
+            arm: None,
+            spreading: Spreading::default(),
+            within_phases: policy.moves_within_phases(),
             cpus: CpuSet::new(),
             snapshot: Snapshot::default(),
             changed: true,
@@ -109,8 +125,9 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
         _ => false,
     };
     let silent = policy.gives_weights() && !events.iter().any(has_turns);
+    let between = if policy.arms.is_empty() { BETWEEN } else { CHOICE };
     let lacks = policy.places_load().then_some(LACKING).or(silent.then_some(SILENT));
-    let lacks = lacks.or(policy.moves_within_phases().then_some(BETWEEN));
+    let lacks = lacks.or(policy.moves_within_phases().then_some(between));
     let mut replay = Replay { lacks, ..Replay::default() };
     for event in events {
         match event {
@@ -138,10 +155,7 @@ fn rounded(weight: f64) -> f64 {
 
 impl Replay {
     fn point(&mut self, d: &mut Domain, p: &PointRecord) {
-        d.see(p);
-        let mut plan = Plan::default();
-        d.policy.decide(&d.snapshot, &mut plan);
-        d.changed = false;
+        let plan = d.decide(p);
         let id = |t: ThreadId| t.tid.0;
         let was: Vec<ReplayMove> = (p.moves.iter().filter(|m| m.error.is_none()))
             .map(|m| ReplayMove { tid: id(m.id), from: m.from.0, to: m.to.0, reason: m.reason })
@@ -180,6 +194,24 @@ impl Replay {
 }
 
 impl Domain {
+    /// What is decided at this point: by who decided when it was recorded, as far as the policy has such.
+    fn decide(&mut self, p: &PointRecord) -> Plan {
+        let acted = p.arm.as_deref();
+        let arm = self.arms.iter().position(|(name, _)| Some(*name) == acted);
+        // Whoever takes the place of another begins with a distribution.
+        self.changed |= std::mem::replace(&mut self.arm, arm) != arm;
+        self.see(p);
+        self.changed = false;
+        let policy: &mut dyn Policy = match arm {
+            Some(arm) => &mut *self.arms[arm].1,
+            None if self.within_phases && p.agents => &mut self.spreading,
+            None => &mut *self.policy,
+        };
+        let mut plan = Plan::default();
+        policy.decide(&self.snapshot, &mut plan);
+        plan
+    }
+
     /// What the policy saw, or would have seen, at this point.
     fn see(&mut self, p: &PointRecord) {
         let s = &mut self.snapshot;

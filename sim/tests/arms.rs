@@ -34,10 +34,13 @@ fn scenario(cpus: usize, phase: Nanos, loads: &[u64], barrier: Barrier, seconds:
 }
 
 fn run(scenario: &Scenario, policy: &str) -> Outcome {
-    let options = DriverOptions::as_analysed(PERIOD, scenario.seed);
+    run_on(Sim::new(scenario.clone()), scenario.seed, policy)
+}
+
+fn run_on(sim: Sim, seed: u64, policy: &str) -> Outcome {
+    let options = DriverOptions::as_analysed(PERIOD, seed);
     let options = DriverOptions { guard: GuardOptions::default(), ..options };
-    let info = by_name(policy).unwrap();
-    simulate(Sim::new(scenario.clone()), info, &options, Nanos::from_millis(3_600_000))
+    simulate(sim, by_name(policy).unwrap(), &options, Nanos::from_millis(3_600_000))
 }
 
 fn makespan(scenario: &Scenario, policy: &str) -> f64 {
@@ -65,6 +68,27 @@ fn unequal_work_is_given_unequal_parts_of_cpus() {
         let best = fixed.into_iter().fold(f64::INFINITY, f64::min);
         assert!(auto < most * best, "{phase} {loads:?} {barrier:?}: {fixed:.2?}, auto {auto:.2}");
     }
+}
+
+/// Would catch: an arm that is tried again and again though it is not permitted, or of which nobody hears.
+#[test]
+fn an_arm_that_is_not_permitted_is_left_and_told() {
+    let loads = [1_000, 4_000, 1_000, 4_000];
+    for phase in [10, 100] {
+        let s = scenario(2, Nanos::from_millis(phase), &loads, Barrier::Spin, 10.0);
+        let of = |policy| run_on(Sim::new(s.clone()).without_weights(), s.seed, policy);
+        let (usual, auto) = (of("phase"), of("auto"));
+        let domain = &auto.summary.domains[0];
+        let untried = domain.untried.as_ref().unwrap();
+        assert_eq!((untried.policy, untried.why.as_str()), ("hpc-auto", "no privileges"));
+        assert!(domain.choice.is_none() && usual.summary.domains[0].untried.is_none());
+        assert!(!auto.summary.notes.join(" ").contains("keeps its share"), "{:?}", auto.summary);
+        let [usual, auto] = [usual, auto].map(|o| o.makespan.unwrap().as_secs_f64());
+        assert!(auto < 1.05 * usual, "{phase}: {usual:.2} {auto:.2}");
+    }
+    let equal = scenario(2, Nanos::from_millis(10), &[1_000; 3], Barrier::Spin, 3.0);
+    let auto = run_on(Sim::new(equal.clone()).without_weights(), equal.seed, "auto");
+    assert!(auto.summary.domains[0].untried.is_none());
 }
 
 /// Would catch: an arm that is tried although threads have the same to do, which only costs.

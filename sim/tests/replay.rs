@@ -1,7 +1,7 @@
 //! Recorded runs, shown to policies.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::{Event, Observer};
+use evenly_engine::{Event, GuardOptions, Observer};
 use evenly_model::Nanos;
 use evenly_policies::by_name;
 use evenly_sim::{Barrier, Driver, DriverOptions, Replay, Scenario, Sim, replay};
@@ -33,10 +33,16 @@ fn uneven(policy: &str, probe: bool) -> Vec<Event> {
     for (thread, load) in s.threads.iter_mut().zip([4, 1, 4, 1]) {
         thread.work = Nanos(unit.0 * load);
     }
+    recorded_of(s, policy, false)
+}
+
+fn recorded_of(scenario: Scenario, policy: &str, guarded: bool) -> Vec<Event> {
     let events = Events::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(events.clone())];
     let options = DriverOptions::fixed(Nanos::from_millis(20), 1);
-    let mut driver = Driver::new(Sim::new(s), by_name(policy).unwrap(), &options);
+    let guard = GuardOptions { enabled: guarded, ..GuardOptions::default() };
+    let options = DriverOptions { guard, ..options };
+    let mut driver = Driver::new(Sim::new(scenario), by_name(policy).unwrap(), &options);
     while driver.step(&mut observers) {}
     events.0.lock().unwrap().clone()
 }
@@ -61,6 +67,36 @@ fn weights_are_given_again_as_they_were() {
     // Where no thread reported turns, that is said.
     let r = seen_by(&uneven("static", false), "hpc-auto");
     assert!(r.would_weigh == 0 && r.lacks.unwrap().contains("--probe on"), "{r:?}");
+}
+
+/// The same under `auto`, whose arm acts for most of the time, and with equal threads that it moves within phases. Would catch:
+/// an arm that is replayed as the policy whose place it took.
+#[test]
+fn arms_decide_again_what_they_decided() {
+    for (loads, ms, arm) in [(&[4, 1, 4, 1][..], 20, true), (&[1, 1, 1], 2, false)] {
+        let unit = Nanos::from_millis(ms);
+        let mut s = Scenario {
+            phases: if arm { 400 } else { 4_000 },
+            barrier: Barrier::Spin,
+            probe: true,
+            ..Scenario::new(loads.len(), 2, unit)
+        };
+        for (thread, load) in s.threads.iter_mut().zip(loads) {
+            thread.work = Nanos(unit.0 * load);
+        }
+        let events = recorded_of(s, "auto", true);
+        let points = || {
+            let all = events.iter();
+            all.filter_map(|e| if let Event::Point(p) = e { Some(p) } else { None })
+        };
+        let acted = points().filter(|p| p.arm.as_deref() == Some("hpc-auto")).count();
+        assert!(if arm { 2 * acted > points().count() } else { acted == 0 }, "{acted}");
+        assert!(arm || points().filter(|p| p.agents).count() > 20);
+        let r = seen_by(&events, "auto");
+        assert_eq!((r.same, r.would_move), (r.points, r.moved), "{r:?}");
+        assert_eq!(r.would_weigh, r.weighed);
+        assert!(r.lacks.unwrap().contains("chooses its arms"));
+    }
 }
 
 fn seen_by(events: &[Event], policy: &str) -> Replay {

@@ -115,6 +115,12 @@ pub trait Agents: Send {
     /// The progress of a thread, by the CPUs on which it was.
     fn progress(&self, thread: ThreadId) -> Option<i64>;
 
+    /// What a thread is expected to compute until all meet again, by what it took before; None where that is not known.
+    fn expected(&self, thread: ThreadId) -> Option<Nanos> {
+        let _ = thread;
+        None
+    }
+
     /// How often they have moved a thread.
     fn migrations(&self, thread: ThreadId) -> u64;
 

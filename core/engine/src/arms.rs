@@ -17,8 +17,10 @@ use crate::agents::{Epochs, Work};
 use crate::guard::Verdict;
 use crate::managed::ManagedThread;
 use crate::meetings::Meetings;
+use crate::promise::{Promise, Seen};
 use crate::trial::Trial;
 use crate::unequal::Unequal;
+use crate::{ApplyError, Untried};
 use evenly_model::{CpuId, CpuView, Nanos};
 use evenly_policy::{Policy, PolicyInfo};
 
@@ -27,9 +29,8 @@ use evenly_policy::{Policy, PolicyInfo};
 const LEARNS: u32 = 6;
 const LEARNING: Nanos = Nanos::from_millis(300);
 const LEARNING_BY_WAITS: Nanos = Nanos::from_millis(3_000);
-/// For how long threads may not have met before an arm is left; and the longest epochs in which one is tried.
+/// For how long threads may not have met before an arm is left.
 const STANDSTILL: Nanos = Nanos::from_millis(4_000);
-const LONGEST_EPOCH: Nanos = Nanos::from_millis(2_000);
 /// Where epochs are longer, it takes seconds until it is known what moves within phases gain: arms do not wait for that.
 const SHORT_EPOCH: Nanos = Nanos::from_millis(10);
 
@@ -48,7 +49,7 @@ pub(crate) struct Arms {
     /// CPUs at the last point, and whether threads could leave them.
     place: (Vec<CpuId>, bool),
     /// Threads have been refused their parts of CPUs, so that these cannot be given.
-    refused: bool,
+    refused: Option<Untried>,
     /// When the last point was; for how long arms have acted, and of how long.
     at: Option<Nanos>,
     acted: Nanos,
@@ -77,7 +78,7 @@ impl Arms {
             meetings: Meetings::default(),
             disturbed: false,
             place: (Vec::new(), false),
-            refused: false,
+            refused: None,
             at: None,
             acted: Nanos::ZERO,
             all: Nanos::ZERO,
@@ -108,8 +109,14 @@ impl Arms {
     }
 
     /// Threads cannot be given parts of CPUs: arms that do only that are not tried any more.
-    pub(crate) fn cannot_weigh(&mut self) {
-        self.refused = true;
+    pub(crate) fn cannot_weigh(&mut self, why: &ApplyError) {
+        let policy = self.acting().name;
+        self.refused.get_or_insert_with(|| Untried { policy, why: why.to_string() });
+    }
+
+    /// The one that could not be tried.
+    pub(crate) fn untried(&self) -> Option<Untried> {
+        self.refused.clone()
     }
 
     /// Whether nothing is measured.
@@ -124,25 +131,26 @@ impl Arms {
         trial.map_or(usual, |trial| trial.period(usual))
     }
 
-    /// A balancing point. Whether it is known what the usual policy gains, if it `is_answered`. Returns whether another acts from
-    /// now on.
+    /// A balancing point. It is known what the usual policy gains, if it `is_answered`; and threads report that their work is
+    /// `equal`, if that says so. Returns whether another acts from now on.
     pub(crate) fn point(
         &mut self,
         now: Nanos,
         threads: &[ManagedThread],
         (cpus, open): (&[CpuView], bool),
-        is_answered: bool,
+        (is_answered, equal): (bool, &dyn Fn() -> bool),
     ) -> bool {
         self.count_time(now);
         self.disturbed |= self.look_at_place(cpus, open);
         let epochs = self.meetings.point(now, threads);
         self.disturbed |= self.unequal.point(now, epochs, threads);
         let before = self.acting;
-        let possible = threads.len() > cpus.len()
-            && cpus.len() > 1
+        let unequal = self.unequal.is_so();
+        let seen = Seen { threads: threads.len(), cpus: cpus.len(), unequal, epoch: None };
+        // Of threads that still meet, each arm asks how often.
+        let possible = seen.promise() == Promise::Unmeasured
             && now - self.meetings.met_at() < STANDSTILL
-            && self.unequal.is_so()
-            && !self.refused;
+            && self.refused.is_none();
         (self.acting, self.compared) = (None, None);
         for (i, arm) in self.others.iter_mut().enumerate() {
             if !possible || !arm.info.gives_weights() {
@@ -151,7 +159,8 @@ impl Arms {
             }
             let Some(trial) = &mut arm.trial else {
                 let window = self.unequal.window();
-                arm.trial = window.and_then(|window| begin(window, now, is_answered));
+                let begun = window.and_then(|window| begin(seen, window, now, is_answered));
+                arm.trial = begun.filter(|_| !equal());
                 if arm.trial.is_some() {
                     self.disturbed = false;
                     (self.acting, self.compared) = (Some(i), Some(i));
@@ -207,11 +216,12 @@ impl Arms {
 
 /// The comparison of an arm that is tried from now on with a stretch without it; None where epochs are too long for that, or another
 /// answer is there soon.
-fn begin(window: [Epochs; 2], now: Nanos, is_answered: bool) -> Option<Trial> {
+fn begin(seen: Seen, window: [Epochs; 2], now: Nanos, is_answered: bool) -> Option<Trial> {
     let [first, last] = window;
     let epochs = u64::from(last.count.wrapping_sub(first.count)).max(1);
     let epoch = Nanos((last.at - first.at).0 / epochs);
-    if epoch > LONGEST_EPOCH || (epoch < SHORT_EPOCH && !is_answered) {
+    let promise = Seen { epoch: Some(epoch), ..seen }.promise();
+    if promise != Promise::Gain || (epoch < SHORT_EPOCH && !is_answered) {
         return None;
     }
     let learning = if Meetings::are_waits(last) { LEARNING_BY_WAITS } else { LEARNING };

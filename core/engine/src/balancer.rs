@@ -276,9 +276,10 @@ impl Balancer {
             let bound = bound_by_others(&self.failures, &self.membership);
             bound.for_each(|process| agents.show_masks(process));
         }
-        let (failures, unweighed) = (&mut self.failures, self.weights.refused.take());
-        if unweighed.is_some() {
-            self.arms.cannot_weigh();
+        let (failures, mut unweighed) = (&mut self.failures, self.weights.refused.take());
+        if let Some(failure) = unweighed.take_if(|_| self.arms.act()) {
+            self.arms.cannot_weigh(&failure.error);
+            self.notes.tell(now, &failure.keeps_its_share(), observers);
         }
         let (members, notes) = (&mut self.membership, &mut self.notes);
         if verify(failures, unweighed, members, notes, now, observers) {
@@ -298,6 +299,7 @@ impl Balancer {
         if around.look_at_cpus(machine, domain, (now, now - self.began), snapshot, observers) {
             self.placement.placed = false;
             self.pauses.guard.disturbed(now);
+            self.lead.cpus_changed();
             for t in &mut self.membership.threads {
                 t.place.cpu = t.place.cpu.filter(|c| self.surroundings.usable().contains(*c));
             }
@@ -587,6 +589,8 @@ impl Balancer {
             paused,
             held: s.held,
             spins_progress: self.observation.short_phases,
+            agents: self.lead.work().is_some(),
+            arm: self.arms.act().then(|| self.arms.acting().name.to_owned()),
             cost,
             threads: threads.collect(),
             cpus: s.cpus.iter().map(cpu).collect(),

@@ -2,6 +2,8 @@
 
 use crate::balancer::Balancer;
 use crate::lead::Turn;
+use crate::managed::ManagedThread;
+use crate::promise::{is_unequal, most_beyond_mean};
 use crate::{Choice, Observer, weights};
 use evenly_model::Nanos;
 
@@ -14,7 +16,15 @@ impl Balancer {
         }
         let place = (&self.snapshot.cpus[..], self.placement.open);
         let is_answered = self.lead.is_answered();
-        let changed = self.arms.point(now, &self.membership.threads, place, is_answered);
+        // What threads report of short phases, in which agents move them, is exact; what they computed is estimated where they spin.
+        let agents = self.agents.as_deref().filter(|_| self.lead.leads);
+        let members = &self.membership.threads;
+        let equal = || {
+            let expected = |t: &ManagedThread| Some(agents?.expected(t.meta.id)?.0 as f64);
+            let expected: Option<Vec<f64>> = members.iter().map(expected).collect();
+            expected.is_some_and(|e| !is_unequal(most_beyond_mean(e.iter().copied())))
+        };
+        let changed = self.arms.point(now, members, place, (is_answered, &equal));
         let turn = match (self.arms.compares(), self.arms.act()) {
             (_, true) => Turn::Others,
             (true, false) => Turn::Compared,

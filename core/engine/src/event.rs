@@ -102,6 +102,12 @@ pub struct PointRecord {
     /// phases are too short for anything else.
     #[serde(default)]
     pub spins_progress: bool,
+    /// Whether agents move threads between this point and the next, so that at the point threads are spread and no more.
+    #[serde(default)]
+    pub agents: bool,
+    /// The arm that decided at this point in place of the policy, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arm: Option<String>,
     /// CPU time that this point cost.
     pub cost: Nanos,
     /// What each thread did in the period that this point ends.

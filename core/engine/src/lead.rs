@@ -32,6 +32,8 @@ pub(crate) struct Lead {
     pub(crate) turn: Turn,
     /// It was the turn of others, and what was counted before is of long ago.
     resumes: bool,
+    /// CPUs have changed since the last point.
+    other_cpus: bool,
     /// Whether it is looked at what they gain.
     guarded: bool,
     /// When it began, and the epochs then.
@@ -48,6 +50,7 @@ impl Lead {
             leads: rhythm == Some(Rhythm::NotNeeded),
             turn: Turn::Usual,
             resumes: false,
+            other_cpus: false,
             guarded,
             window: (Nanos::ZERO, Epochs::default()),
             trial: rhythm.filter(|r| *r != Rhythm::NotNeeded).map(|_| Trial::new()),
@@ -73,9 +76,15 @@ impl Lead {
         let changed = before != self.leads;
         if self.leads && self.guarded {
             let epochs = if let Rhythm::Epochs(e) = rhythm { e } else { Epochs::default() };
-            trial.point(now, epochs, disturbed || changed);
+            let disturbed = std::mem::take(&mut self.other_cpus) || disturbed || changed;
+            trial.point(now, epochs, disturbed);
         }
         changed
+    }
+
+    /// CPUs have changed: what moves gained says little of these.
+    pub(crate) fn cpus_changed(&mut self) {
+        self.other_cpus = true;
     }
 
     /// Whose turn it is from now on. Whether they go on to look at what they gain, or no longer do.
@@ -180,6 +189,7 @@ mod tests {
             leads: false,
             turn: Turn::Usual,
             resumes: false,
+            other_cpus: false,
             guarded: false,
             window: (Nanos::ZERO, Epochs::default()),
             trial: Some(Trial::new()),

@@ -31,6 +31,7 @@ mod pauses;
 mod period;
 mod phases;
 mod placement;
+mod promise;
 mod ranks;
 mod rates;
 #[cfg(test)]
@@ -57,9 +58,10 @@ pub use machine::{
     RankActivity, Reader, Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
 };
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
+pub use promise::{Promise, Seen, is_unequal, most_beyond_mean};
 pub use speed::LEAST_WANTED;
 pub use summary::{
-    Choice, CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary,
+    Choice, CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary, Untried,
     spread_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};

@@ -113,6 +113,11 @@ impl Failure {
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.error, ApplyError::Foreign { .. } | ApplyError::Refused(_))
     }
+
+    /// That a thread was not given a part of a CPU, in words.
+    pub(crate) fn keeps_its_share(&self) -> String {
+        format!("thread {} keeps its share of a CPU: {}", self.thread, self.error)
+    }
 }
 
 /// Another balancer at work on this machine.

@@ -60,9 +60,7 @@ impl Notes {
         observers: &mut [Box<dyn Observer>],
     ) {
         if !std::mem::replace(&mut self.noted_weight, true) {
-            let text =
-                format!("thread {} keeps its share of a CPU: {}", failure.thread, failure.error);
-            self.note(now, text, observers);
+            self.note(now, failure.keeps_its_share(), observers);
         }
     }
 }

@@ -178,6 +178,9 @@ pub struct DomainSummary {
     /// The arm that was found to be better than the policy; None where none was.
     #[serde(skip)]
     pub choice: Option<Choice>,
+    /// The arm that might have been better and could not be tried; None where none was refused.
+    #[serde(skip)]
+    pub untried: Option<Untried>,
     /// Whether balancing stood down.
     pub stood_down: bool,
     /// For how long it had stood down, in seconds.
@@ -201,6 +204,15 @@ pub struct Choice {
     pub over: Option<&'static str>,
     /// By how much it is faster.
     pub verdict: Verdict,
+}
+
+/// An arm that could not be tried, as something that it does is not permitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untried {
+    /// Its name.
+    pub policy: &'static str,
+    /// What is not permitted, and what would permit it.
+    pub why: String,
 }
 
 /// What a whole run amounted to.
@@ -308,6 +320,7 @@ mod tests {
             estimated_gain: None,
             verdict: Verdict::default(),
             choice: None,
+            untried: None,
             stood_down: false,
             rested_s: 0.0,
             wait_share: 0.0,

@@ -54,6 +54,7 @@ impl Balancer {
                 .then(|| (least / slot).max(1.0)),
             verdict: self.lead.verdict().unwrap_or_else(|| guard.verdict()),
             choice: self.choice(),
+            untried: self.arms.untried(),
             stood_down: self.lead.turn != Turn::Others && (guard.rests() || self.lead.rests()),
             rested_s: ledger.rested.as_secs_f64(),
             idle_s: woke.is_none().then(|| ledger.idle.as_secs_f64()),

@@ -5,16 +5,12 @@
 
 use crate::agents::Epochs;
 use crate::managed::ManagedThread;
+use crate::promise::{CLEARLY, EQUAL, UNEQUAL, most_beyond_mean};
 use evenly_model::{Nanos, ThreadId};
 
 /// How long a window is, and how often threads meet in it, at least.
 const WINDOW: Nanos = Nanos::from_millis(200);
 const EPOCHS: u32 = 4;
-/// What the thread with most work computes beyond the mean, as a part of that, from which on work is unequal; from which on a
-/// single window says so; and below which it no longer is.
-const UNEQUAL: f64 = 0.2;
-const CLEARLY: f64 = 0.4;
-const EQUAL: f64 = 0.1;
 
 /// What the threads of a domain compute.
 #[derive(Debug, Default)]
@@ -58,7 +54,8 @@ impl Unequal {
             *computed += t.account.gained;
         }
         if now - began >= WINDOW && epochs.count.wrapping_sub(first.count) >= EPOCHS {
-            self.beyond = [self.beyond[1], self.most_beyond_mean()];
+            let computed = self.computed.iter().map(|(_, computed)| computed.0 as f64);
+            self.beyond = [self.beyond[1], most_beyond_mean(computed)];
             self.judge();
             self.begin_window_anew();
             (self.began, self.window) = (Some((now, epochs)), Some([first, epochs]));
@@ -75,12 +72,6 @@ impl Unequal {
     /// The first and the last opening of the last window.
     pub(crate) fn window(&self) -> Option<[Epochs; 2]> {
         self.window
-    }
-
-    fn most_beyond_mean(&self) -> f64 {
-        let all: f64 = self.computed.iter().map(|(_, c)| c.0 as f64).sum();
-        let most = self.computed.iter().map(|(_, c)| c.0 as f64).fold(0.0, f64::max);
-        if all > 0.0 { most * self.computed.len() as f64 / all - 1.0 } else { 0.0 }
     }
 
     /// Whether they have unequal work.

@@ -340,6 +340,10 @@ impl Agents for Care {
         self.0.state().members.get(&thread).map(|m| m.ahead + m.times.ran.0 as i64)
     }
 
+    fn expected(&self, thread: ThreadId) -> Option<Nanos> {
+        Some(self.0.expected(thread)).filter(|work| *work > Nanos::ZERO)
+    }
+
     fn migrations(&self, thread: ThreadId) -> u64 {
         self.0.state().members.get(&thread).map_or(0, |m| m.migrations)
     }

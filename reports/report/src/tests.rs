@@ -1,7 +1,7 @@
 //! The text of the report for the cases that users meet, and its JSON against the schema.
 
 use super::*;
-use evenly_engine::{CostBreakdown, SearchSummary, Verdict};
+use evenly_engine::{CostBreakdown, SearchSummary, Untried, Verdict};
 use evenly_model::{DomainId, Nanos, Pid, ThreadId, Tid};
 
 /// Whatever a run was like.
@@ -50,6 +50,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
         estimated_gain: None,
         verdict: Verdict::default(),
         choice: None,
+        untried: None,
         stood_down: false,
         rested_s: 0.0,
         wait_share: sum(|t| t.waited_s) / all,
@@ -589,7 +590,10 @@ fn a_quota() {
     let mut r = three_on_two();
     r.quota_cpus = Some(1.5);
     r.summary.notes.push(String::from("the CPU quota is now 1.50 CPUs"));
-    insta::assert_snapshot!(r.judged().text(false));
+    insta::assert_snapshot!(r.clone().judged().text(false));
+    r.summary.domains[0].untried = Some(Untried { policy: "hpc-auto", why: "no".to_owned() });
+    let untried = " The threads have unequal work, but hpc-auto could not be tried: no. The CPU";
+    assert!(r.judged().verdict.contains(untried));
 }
 
 #[test]

@@ -48,6 +48,13 @@ impl RunReport {
             Some(worth) => format!("{worth} {placing}"),
             None => placing,
         };
+        if let Some(untried) = self.summary.domains.iter().find_map(|d| d.untried.as_ref()) {
+            let _ = write!(
+                text,
+                " The threads have unequal work, but {} could not be tried: {}.",
+                untried.policy, untried.why
+            );
+        }
         let (n, m) = (self.balanced_threads(), self.cpus.len());
         if let Some(quota) = self.quota_cpus
             && quota < 0.99 * n.min(m) as f64

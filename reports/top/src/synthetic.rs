@@ -105,6 +105,8 @@ impl Synthetic {
             paused: !self.balances,
             held: false,
             spins_progress: false,
+            agents: false,
+            arm: None,
             cost: Nanos::from_micros(24),
             threads: records,
             cpus: domain_cpus

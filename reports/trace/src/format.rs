@@ -259,6 +259,10 @@ enum LineOut<'a> {
         held: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         spins_progress: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        agents: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        arm: Option<&'a str>,
         cost: Nanos,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         threads: &'a [ThreadRowOut],
@@ -390,6 +394,8 @@ impl Encoder {
                 paused: p.paused,
                 held: p.held,
                 spins_progress: p.spins_progress,
+                agents: p.agents,
+                arm: p.arm.as_deref().map(|arm| cut(arm, MAX_FACT_BYTES)),
                 cost: p.cost,
                 threads: &threads,
                 cpus: &self.cpus,
@@ -517,6 +523,10 @@ struct PointIn<'a> {
     held: bool,
     #[serde(default)]
     spins_progress: bool,
+    #[serde(default)]
+    agents: bool,
+    #[serde(default)]
+    arm: Option<String>,
     cost: Nanos,
     #[serde(default)]
     threads: Vec<Row<ThreadRow>>,
@@ -656,6 +666,8 @@ impl Decoder {
             paused: p.paused,
             held: p.held,
             spins_progress: p.spins_progress,
+            agents: p.agents,
+            arm: p.arm,
             cost: p.cost,
             threads: p
                 .threads

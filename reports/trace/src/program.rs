@@ -209,6 +209,8 @@ mod tests {
                 paused: false,
                 held: false,
                 spins_progress: false,
+                agents: false,
+                arm: None,
                 cost: Nanos::ZERO,
                 threads: threads.collect(),
                 cpus: vec![CpuRecord { id: CpuId(0), threads: 3, speed: Some(1.0) }],

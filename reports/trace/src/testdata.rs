@@ -73,6 +73,8 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
             paused: k == 3,
             held: false,
             spins_progress: false,
+            agents: false,
+            arm: None,
             cost: Nanos::from_micros(12),
             threads,
             cpus: vec![

@@ -189,6 +189,9 @@ impl Actuator for Sim {
     fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
         let mut give = |w: &Wanted| {
             let t = self.living(w.thread).ok_or(ApplyError::Gone)?;
+            if self.refuses_weights {
+                return Err(ApplyError::Refused(String::from("no privileges")));
+            }
             self.weigh_task(t, ((w.weight * 1000.0).round() as u64).clamp(1, 1_000_000));
             Ok(w.weight)
         };

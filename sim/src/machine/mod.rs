@@ -130,6 +130,7 @@ pub struct Sim {
     /// meanwhile.
     deferred: Option<u64>,
     kernel_moves: u64,
+    refuses_weights: bool,
     /// Bytes that every process has in memory.
     process_bytes: u64,
     /// Whose memory is on which node, where that can be read.
@@ -220,6 +221,7 @@ impl Sim {
             own: 0,
             deferred: None,
             kernel_moves: 0,
+            refuses_weights: false,
             process_bytes: 0,
             memory: BTreeMap::new(),
             memory_readings: 0,
@@ -374,6 +376,13 @@ impl Sim {
     pub fn with_memory_on(mut self, nodes: &[u32]) -> Self {
         let process = |(program, &node): (usize, &u32)| Some((self.process(program)?, node));
         self.memory = nodes.iter().enumerate().filter_map(process).collect();
+        self
+    }
+
+    /// The same machine, on which nobody may give threads parts of CPUs.
+    #[must_use]
+    pub fn without_weights(mut self) -> Self {
+        self.refuses_weights = true;
         self
     }
 

@@ -35,6 +35,8 @@ fn point(n: u64, threads: Vec<ThreadRecord>, moves: Vec<MoveRecord>) -> Event {
         paused: false,
         held: false,
         spins_progress: false,
+        agents: false,
+        arm: None,
         cost: Nanos::from_micros(50),
         cpus: (0..2)
             .map(|c| {

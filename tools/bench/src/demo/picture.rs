@@ -100,6 +100,8 @@ pub(super) fn recording(pieces: &[Piece], cpus: &CpuSet) -> Recording {
             paused: false,
             held: false,
             spins_progress: false,
+            agents: false,
+            arm: None,
             cost: Nanos::ZERO,
             threads: (0..threads).filter_map(found).collect(),
             cpus: cpus.iter().map(|id| CpuRecord { id, threads: 0, speed: None }).collect(),
