@@ -7,8 +7,9 @@ use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_compare::{
     Arm, Bar, Executor, Metric, Options, ProcessExecutor, Progress, Round, RunError, RunOutcome,
-    STYLES, Spec, compare as run, on_others, specs, table, variable,
+    STYLES, Spec, compare as run, on_others, promise_of, specs, table, variable,
 };
+use evenly_engine::Promise;
 use evenly_errors::{given_twice, parse, problem, said};
 use evenly_linux::affinity;
 use evenly_linux::supervise::{Outcome, was_ignored};
@@ -63,11 +64,13 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
         },
         cpus: affinity::get(Tid(0)).context("cannot read own affinity mask")?,
         others: Vec::new(),
+        promise: None,
     };
     let mut shown = Shown::new(args.quiet);
     let result = run(&arms, &options, &mut executor as &mut dyn Executor, &mut shown);
     shown.bar.clear();
     let mut comparison = result?;
+    comparison.recommend(executor.promise);
     comparison.warnings.extend(on_others(&executor.others, &executor.cpus.to_string()));
     if !args.quiet {
         let colour =
@@ -126,12 +129,15 @@ struct Watching {
     cpus: CpuSet,
     /// A share of all CPUs for each run of which it is known.
     others: Vec<f64>,
+    /// What parts of CPUs promise, by the last run that told it.
+    promise: Option<Promise>,
 }
 
 impl Executor for Watching {
     fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
         let before = Usage::now(&self.cpus);
         let outcome = self.inner.run(arm, index)?;
+        self.promise = outcome.report.as_ref().and_then(promise_of).or(self.promise);
         if let (Ok(before), Ok(after)) = (before, Usage::now(&self.cpus)) {
             let load = after.since(&before, self.cpus.len());
             // Ticks say too little of what is shorter.

@@ -58,6 +58,15 @@ pub struct ArmResult {
     pub reports: Vec<serde_json::Value>,
 }
 
+/// An arm, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Recommended {
+    /// Its name, as it was given.
+    pub policy: String,
+    /// Why this one, in a sentence.
+    pub reason: String,
+}
+
 /// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
@@ -85,6 +94,9 @@ pub struct Comparison {
     pub results: Vec<ArmResult>,
     /// One per pair of policies that have runs.
     pub verdicts: Vec<Verdict>,
+    /// The arm to run the program with; None before that is asked for, and where runs are too few.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recommended: Option<Recommended>,
     /// What makes the figures less certain.
     pub warnings: Vec<Warning>,
 }
@@ -134,6 +146,7 @@ impl Comparison {
             bound_s: options.bound_s,
             results,
             verdicts,
+            recommended: None,
             warnings,
         }
     }

@@ -60,6 +60,10 @@ pub fn table(comparison: &Comparison, colour: bool) -> String {
             _ => writeln!(text, "{}", printable(&verdict.text)),
         };
     }
+    if let Some(r) = &comparison.recommended {
+        let line = format!("recommended: {}, as {}", r.policy, r.reason);
+        let _ = writeln!(text, "{}", printable(&line));
+    }
     // And is not said again below.
     let said = |w: &&Warning| few.is_empty() || w.kind != WarningKind::TooFewRuns;
     if comparison.warnings.iter().any(|w| said(&w)) {

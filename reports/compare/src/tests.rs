@@ -1,6 +1,7 @@
 //! The comparison as a whole, with scripted executors and with real processes.
 
 use crate::*;
+use evenly_engine::Promise;
 use evenly_model::stats::Random;
 use std::collections::BTreeSet;
 use std::f64::consts::TAU;
@@ -67,6 +68,65 @@ fn claims(trials: u64, runs: usize, time: impl Fn(&Arm, &mut Random) -> f64) -> 
         }
     }
     claims
+}
+
+/// What is recommended where arms take so many seconds, give or take a percent.
+fn recommended(took: &[(&str, f64)], runs: usize, promise: Option<Promise>) -> Option<String> {
+    let names: Vec<&str> = took.iter().map(|t| t.0).collect();
+    let mut executor = Scripted::new(|arm: &Arm, index| {
+        let seconds = took.iter().find(|t| t.0 == arm.name).unwrap().1;
+        Ok(outcome(seconds * (1.0 + 0.002 * (index % 5) as f64), ""))
+    });
+    let options = Options { runs, ..Options::default() };
+    let mut c = compare(&arms(&names), &options, &mut executor, &mut Silent).unwrap();
+    c.recommend(promise);
+    let r = c.recommended.clone()?;
+    let line = format!("recommended: {}, as {}", r.policy, r.reason);
+    assert!(table(&c, false).contains(&line));
+    Some(line)
+}
+
+/// Would catch: a policy that is recommended for a difference that the runs do not show; one that `auto` tries by itself.
+#[test]
+fn what_is_surely_the_fastest_is_recommended() {
+    let of = |took: &[(&str, f64)], promise| recommended(took, 10, promise).unwrap();
+    let three = [("kernel", 1.3), ("static", 1.2), ("auto", 1.0)];
+    let r = of(&three, Some(Promise::Equal));
+    assert!(r.starts_with("recommended: auto, as auto is 1.30"), "{r}");
+    let r = of(&three, Some(Promise::Gain));
+    assert!(r.ends_with("share CPUs, so that it tried hpc-auto as well"), "{r}");
+    let r = of(&three, Some(Promise::Long));
+    assert!(r.contains("and auto tries hpc-auto only where it sees them meet"), "{r}");
+    // As fast as the usual one is not enough; faster is.
+    let r = of(&[("kernel", 1.3), ("phase", 0.999), ("auto", 1.0)], None);
+    assert!(r.starts_with("recommended: auto, "), "{r}");
+    let r = of(&[("kernel", 1.3), ("hpc-auto", 0.9), ("auto", 1.0)], Some(Promise::Long));
+    assert!(r.starts_with("recommended: hpc-auto, as hpc-auto is 1.44") && !r.contains(';'), "{r}");
+    assert_eq!(
+        of(&[("kernel", 1.0), ("static", 1.0)], Some(Promise::Gain)),
+        "recommended: kernel, as no other was surely faster; the threads have unequal work and share CPUs: compare \
+         auto, which tries hpc-auto then"
+    );
+    assert_eq!(recommended(&three, 2, None), None);
+}
+
+/// Would catch: spinning that nobody reported, taken for computing.
+#[test]
+fn reports_say_whether_work_is_unequal() {
+    let report = |computed: [f64; 3], spun: Option<f64>, cpus: &str, phases: u64| {
+        let threads =
+            computed.map(|s| serde_json::json!({"ran_s": s + spun.unwrap_or(0.0), "spun_s": spun}));
+        let probe = serde_json::json!({"threads": [{"phases": phases}]});
+        let all = serde_json::json!({"threads": threads, "cpus": cpus, "balanced_s": 8.0, "probe": probe});
+        promise_of(&all)
+    };
+    assert_eq!(report([4.0, 1.0, 1.0], Some(1.0), "0-1", 100), Some(Promise::Gain));
+    assert_eq!(report([4.0, 1.0, 1.0], Some(1.0), "0-1", 2), Some(Promise::Long));
+    assert_eq!(report([4.0, 1.0, 1.0], Some(1.0), "0-1", 0), Some(Promise::Unmeasured));
+    assert_eq!(report([4.0, 1.0, 1.0], Some(1.0), "0-2", 100), Some(Promise::Apart));
+    assert_eq!(report([4.0, 3.8, 3.9], Some(1.0), "0-1", 100), Some(Promise::Equal));
+    assert_eq!(report([4.0, 1.0, 1.0], None, "0-1", 100), None);
+    assert_eq!(promise_of(&serde_json::json!({})), None);
 }
 
 #[test]
@@ -321,7 +381,8 @@ fn validate(comparison: &Comparison) {
 
 #[test]
 fn the_json_is_as_its_schema_says() {
-    let comparison = sample();
+    let mut comparison = sample();
+    comparison.recommend(None);
     validate(&comparison);
     let schema = schema();
     let value = serde_json::to_value(&comparison).unwrap();

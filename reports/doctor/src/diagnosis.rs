@@ -3,7 +3,7 @@
 //! Invariant: findings are in the order of their costs, the highest first.
 
 use crate::case::Case;
-use crate::{Finding, Kind, Setting, paste, rules};
+use crate::{Finding, Kind, Recommended, Setting, paste, rules};
 use evenly_evidence::{Evidence, MIN_SECONDS, Source};
 use evenly_model::CpuSet;
 use evenly_model::efficiency::Efficiency;
@@ -45,6 +45,8 @@ pub struct Diagnosis {
     pub efficiency: Option<Efficiency>,
     /// What evenly would gain.
     pub prospect: Prospect,
+    /// The policy to balance it with; None where balancing promises nothing.
+    pub recommended: Option<Recommended>,
     /// Settings that were applied before the program started.
     pub applied: Vec<Setting>,
     /// The command line that measures what balancing gains.
@@ -86,6 +88,7 @@ impl Diagnosis {
             let reason = String::from("unknown");
             Prospect { gain_at_most: None, reason }
         };
+        let recommended = case.recommended(&findings, prospect.gain_at_most);
         let mut compare = case.measure(&findings);
         if prospect.gain_at_most == Some(1.0) {
             for f in &mut findings {
@@ -119,6 +122,7 @@ impl Diagnosis {
             unknown,
             efficiency: case.efficiency(),
             prospect,
+            recommended,
             applied,
             compare,
             gaps: evidence.gaps.clone(),

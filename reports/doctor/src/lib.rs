@@ -18,6 +18,7 @@ mod diagnosis;
 mod finding;
 mod paste;
 mod prospect;
+mod recommend;
 mod rules;
 mod settings;
 mod spinning;
@@ -25,6 +26,7 @@ mod text;
 
 pub use diagnosis::{Diagnosis, Prospect, SCHEMA};
 pub use finding::{Finding, Kind};
+pub use recommend::Recommended;
 pub use settings::{Setting, settings};
 
 #[cfg(test)]

@@ -5,12 +5,13 @@
 use crate::case::Case;
 use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning};
 use crate::{Finding, Kind};
+use evenly_engine::Promise;
 use evenly_evidence::{Other, Runtime, ThreadUse};
 use evenly_model::{is_printable, shell_quoted};
 
 /// Before a command: balances threads of equal work.
 const RUN: &str = "evenly run -- ";
-/// The same for threads of unequal work that wait for each other.
+/// The same for threads of unequal work, where `auto` would not try that policy.
 const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
 
 /// What a line that balances has before the program's command.
@@ -78,7 +79,7 @@ impl Case<'_> {
 
     /// The same where their work may be `uneven`.
     pub(crate) fn balance_work(&self, uneven: bool) -> Option<String> {
-        if uneven { self.line(RUN_UNEVEN) } else { self.balance() }
+        if self.wants_parts(uneven) { self.line(RUN_UNEVEN) } else { self.balance() }
     }
 
     /// The line that replaces one that balances, where balancing promises no gain as things are.
@@ -107,7 +108,8 @@ impl Case<'_> {
         if fewer && self.open_mp() {
             arms.push(format!("kernel:OMP_NUM_THREADS={}", self.m()));
         }
-        let uneven = has(Kind::UnevenWork) && self.n() > self.m();
+        let promise = self.promise(has(Kind::UnevenWork));
+        let uneven = !matches!(promise, Promise::Apart | Promise::Equal);
         if arms.len() == 1 && !uneven {
             return self.line("evenly compare --");
         }

@@ -66,6 +66,8 @@ impl Diagnosis {
             None => {}
         }
         lines.push(("evenly", self.prospect.reason.clone()));
+        let policy = self.recommended.iter();
+        lines.extend(policy.map(|r| ("policy", format!("{}: {}", r.policy, r.reason))));
         // No rule can decide which way of waiting is best.
         let open = [Kind::Spinning, Kind::MpiOversubscribed, Kind::TooManyThreads];
         let open = open.iter().any(|kind| self.has(*kind));

@@ -375,7 +375,7 @@ fn uneven_work_that_balancing_helps() {
     }
     bound.runtimes.insert(Runtime::Gomp);
     bound.environment = env(&[("OMP_PROC_BIND", "true")]);
-    let free = "OMP_PROC_BIND=false evenly run --policy hpc-auto -- ./app '-n 3'";
+    let free = "OMP_PROC_BIND=false evenly run -- ./app '-n 3'";
     assert_eq!(of(&bound).1.paste.as_deref(), Some(free));
 
     // Ranks that spin, as a probe reports: work of 4 and 1, two ranks of each.
@@ -396,11 +396,49 @@ fn uneven_work_that_balancing_helps() {
         assert!(d.has(Kind::UnevenWork), "{}", d.text());
         let many = d.findings.iter().find(|f| f.kind == Kind::MpiOversubscribed).unwrap();
         let paste = many.paste.as_deref();
-        assert_eq!(paste, Some("evenly run --policy hpc-auto -- ./app '-n 3'"), "{}", d.text());
+        assert_eq!(paste, Some("evenly run -- ./app '-n 3'"), "{}", d.text());
         let measured = format!("evenly compare --policies {arms} -- ./app '-n 3'");
         assert_eq!(d.compare.as_ref(), Some(&measured));
         assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
     }
+}
+
+/// Would catch: a policy that is recommended though `auto` tries it by itself, or though it promises nothing.
+#[test]
+fn a_policy_is_recommended_by_what_auto_would_try() {
+    let e = evidence(vec![
+        thread(0, 7.4, 1.8, 0.8),
+        thread(1, 3.7, 2.5, 3.8),
+        thread(2, 3.6, 2.6, 3.8),
+    ]);
+    let chosen = |e: &Evidence| {
+        let d = Diagnosis::of(e, Vec::new());
+        let paste = d.findings.first().and_then(|f| f.paste.clone()).unwrap_or_default();
+        let (policy, reason) =
+            d.recommended.clone().map_or(("", String::new()), |r| (r.policy, r.reason));
+        assert_eq!(paste.contains("--policy hpc-auto"), policy == "hpc-auto", "{}", d.text());
+        assert!(
+            d.text().contains(&format!("policy      {policy}: {reason}\n")) || policy.is_empty()
+        );
+        (policy, reason)
+    };
+    let (policy, reason) = chosen(&e);
+    assert!(policy == "hpc-auto" && reason.contains("tries it only where it sees"), "{reason}");
+    for (phases, known, words) in
+        [(2_000, "auto", "compares hpc-auto"), (2, "hpc-auto", "so seldom")]
+    {
+        let (policy, reason) = chosen(&Evidence { phase: Some((0.003, phases)), ..e.clone() });
+        assert!(policy == known && reason.contains(words), "{phases}: {policy}: {reason}");
+    }
+    // By less than a fifth of the mean.
+    let mut little = e.clone();
+    for (t, ran) in little.threads.iter_mut().zip([7.4, 6.0, 5.9]) {
+        (t.stay.ran_s, t.stay.blocked_s) = (ran, 10.0 - ran - t.stay.waited_s);
+    }
+    let (policy, reason) = chosen(&little);
+    assert!(policy == "auto" && reason.contains("no unequal work"), "{policy} {reason}");
+    let each_has_a_cpu = evidence(vec![thread(0, 9.0, 0.1, 0.9), thread(1, 4.0, 0.1, 5.9)]);
+    assert_eq!(chosen(&each_has_a_cpu).0, "");
 }
 
 #[test]
