@@ -60,6 +60,7 @@ int main()
 	evenly_team *team = evenly_team_new(2);
 	for (bool throws : {false, true}) {
 		evenly_region *region = evenly_region_new(team, "sweep", EVENLY_FIXED, EVENLY_INDEPENDENT);
+		evenly_region_policy(region, "static"); // else the first thread may take all tasks before the second one has begun
 		std::string second;
 		std::thread thread([&] { second = carries_out(region, 1, throws); });
 		std::string first = carries_out(region, 0, false);

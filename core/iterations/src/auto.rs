@@ -1,9 +1,12 @@
 //! Which policy a region has where none is asked for: found by trying.
 //!
 //! ```text
-//!   Static --some wait for the others--> rp-steal --slower, it has changed, or a while--> Tries all --> Keeps the best --> ...
-//!     ^--------------------------------------------- nobody waits any longer ------------------+
+//!   Rests --some wait for the others--> static-steal --slower, it has changed, or a while--> Tries all --> Keeps the best --> ...
+//!     ^----------------------------------------------- nobody waits any longer --------------------+
 //! ```
+//!
+//! At rest it is `static-steal` as well: where nobody is late that is `static`, and where somebody is nothing has to be found out
+//! first. Loops that are so short that to look for tasks of others would show are `static` while nobody waits.
 //!
 //! Beside a load two windows of one policy differ by a third: the kernel's slices do. So what is kept goes on until another policy
 //! was faster over three rounds of windows in turn, and whoever is slower after a round is in no further one.
@@ -19,16 +22,19 @@ const LEAST: Nanos = Nanos::from_millis(60);
 const LONG: Nanos = Nanos::from_millis(240);
 /// No other policy is tried while processors wait for each other for less than this part of the time.
 const WAITED: f64 = 0.03;
-/// Under `static` a window is over when it is half as long, if they wait for more than this part.
+/// At rest a window is over when it is half as long, if they wait for more than this part.
 const MUCH: f64 = 0.1;
-/// What is tried where they do, in order; the first is what they had.
-const ARMS: [Policy; 4] = [Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
+/// Shorter ones are `static` at rest, on average: to take tasks one by one, and to look for those of others, is some hundred ns.
+const SHORT: Nanos = Nanos::from_micros(100);
+/// What is tried where they do, in order; the first is that of short loops at rest.
+const ARMS: [Policy; 5] =
+    [Policy::Static, Policy::StaticSteal, Policy::RpSteal, Policy::Rp, Policy::Guided];
 /// The same where data move from node to node: neither what whoever comes next takes, whose data would go with it each time, nor
 /// `static`, which knows of no data. Equal powers are as good as that.
 const BETWEEN_NODES: [Policy; 2] = [Policy::Rp, Policy::RpSteal];
 /// What is kept where they do, before anything is tried: of a benchmark's kernels it is the best, or near it, for all.
 const GUESS: usize = 1;
-/// All are tried at once if the guess takes so much longer than `static` took, in so many windows together.
+/// All are tried at once if the guess takes so much longer than what it had at rest, in so many windows together.
 const WORSE: f64 = 1.1;
 const JUDGED: u32 = 3;
 /// Another one than the one before has to be better by this part, over so many rounds: single windows say less.
@@ -69,7 +75,7 @@ pub struct Auto {
     trial: Option<Trial>,
     kept: Option<Kept>,
     again: u32,
-    /// What an iteration took under `static`, and what it took in each window of the guess, summed up.
+    /// What an iteration took by another policy at rest, and what it took in each window of the guess, summed up.
     to_beat: Option<(f64, f64)>,
     /// The best of the time before; None where nothing was tried.
     before: Option<usize>,
@@ -85,9 +91,11 @@ impl Auto {
     /// Nothing is known of the region.
     #[must_use]
     pub fn new(of_one_node: bool) -> Self {
+        let (arms, arm): (&[Policy], _) =
+            if of_one_node { (&ARMS, GUESS) } else { (&BETWEEN_NODES, 0) };
         Self {
-            arms: if of_one_node { &ARMS } else { &BETWEEN_NODES },
-            arm: 0,
+            arms,
+            arm,
             trial: None,
             kept: None,
             again: AGAIN[0],
@@ -125,12 +133,30 @@ impl Auto {
             self.waited += (outcome.makespan - measured.time).as_secs_f64();
             self.whole += outcome.makespan.as_secs_f64();
         }
-        let waits_much = self.kept.is_none() && self.trial.is_none() && self.waits(MUCH);
+        let rests = self.kept.is_none() && self.trial.is_none();
+        if rests && self.instances >= INSTANCES && self.changes_at_rest() {
+            return;
+        }
+        let waits_much = rests && self.waits(MUCH);
         let parts = if waits_much { 2 } else { 1 };
         let time = Nanos(self.time.0.saturating_mul(parts));
         if self.instances >= INSTANCES && time >= LEAST || time >= LONG {
             self.window();
         }
+    }
+
+    /// Whether instances have become so short, or so long, that another policy is right while nobody waits.
+    fn changes_at_rest(&mut self) -> bool {
+        if self.arms[0] != Policy::Static {
+            return false;
+        }
+        let each = Nanos(self.time.0 / u64::from(self.instances));
+        let is_other = if self.arm == 0 { each > Nanos(2 * SHORT.0) } else { each < SHORT };
+        if is_other {
+            self.arm = if self.arm == 0 { GUESS } else { 0 };
+            self.begin_window();
+        }
+        is_other
     }
 
     /// Whether processors have waited for more than this part of the window.
@@ -154,8 +180,9 @@ impl Auto {
                 self.before = None;
             }
         } else if waits {
+            let is_other = self.arm != GUESS;
             self.keep(GUESS, None);
-            self.to_beat = Some((each, 0.0));
+            self.to_beat = is_other.then_some((each, 0.0));
         }
     }
 
@@ -220,52 +247,76 @@ mod tests {
     use super::*;
     use crate::powers::Measured;
 
-    /// Windows on two processors, of which one waits for this part of the time under `static`; each policy takes so long.
+    /// Windows on two processors, of which one waits for this part of the time at rest; each policy takes so long.
     fn passes(
         auto: &mut Auto,
         windows: u32,
         waits: f64,
-        ms: impl Fn(Policy) -> u64,
+        us: impl Fn(Policy) -> u64,
     ) -> Vec<Policy> {
         let mut had = Vec::new();
-        for _ in 0..windows * INSTANCES {
-            let policy = auto.policy();
-            let makespan = Nanos::from_millis(ms(policy));
-            let waits = if policy == Policy::Static { waits } else { 0.0 };
-            let of = |time| Measured { time, iterations: 500 };
-            let measured = [of(makespan), of(makespan.scale(1.0 - 2.0 * waits))];
-            auto.add(&Outcome { measured: &measured, makespan, carried_out: None });
-            if had.last() != Some(&policy) {
-                had.push(policy);
+        for _ in 0..windows {
+            let mut left = (LEAST.0 / 1_000).max(u64::from(INSTANCES) * us(auto.policy()));
+            while left > 0 {
+                let policy = auto.policy();
+                let makespan = Nanos::from_micros(us(policy));
+                let at_rest = matches!(policy, Policy::Static | Policy::StaticSteal);
+                let waits = if at_rest { waits } else { 0.0 };
+                let of = |time| Measured { time, iterations: 500 };
+                let measured = [of(makespan), of(makespan.scale(1.0 - 2.0 * waits))];
+                auto.add(&Outcome { measured: &measured, makespan, carried_out: None });
+                if had.last() != Some(&policy) {
+                    had.push(policy);
+                }
+                left = left.saturating_sub(makespan.0 / 1_000);
             }
         }
         had
     }
 
+    const TRIED: [Policy; 5] =
+        [Policy::Static, Policy::StaticSteal, Policy::RpSteal, Policy::Rp, Policy::Guided];
+
+    /// Would catch: a program that runs for a second beside a load, half of which it takes to find out that somebody waits.
     #[test]
-    fn it_is_static_while_nobody_waits() {
+    fn at_rest_nobody_waits_for_whoever_is_late() {
         let mut auto = Auto::new(true);
-        assert_eq!(passes(&mut auto, 1_000, 0.02, |_| 20), [Policy::Static]);
+        assert_eq!(auto.policy(), Policy::StaticSteal);
+        assert_eq!(passes(&mut auto, 1_000, 0.02, |_| 20_000), [Policy::StaticSteal]);
+        assert_eq!(Auto::new(false).policy(), Policy::Rp);
+    }
+
+    /// Would catch: loops of a few us in which each thread looks for tasks of the others; a policy that changes with each loop where
+    /// lengths are about the limit.
+    #[test]
+    fn short_loops_are_static_while_nobody_waits() {
+        let mut auto = Auto::new(true);
+        passes(&mut auto, 1, 0.0, |_| 2);
+        assert_eq!(auto.policy(), Policy::Static);
+        assert_eq!(passes(&mut auto, 100, 0.02, |_| 190), [Policy::Static]);
+        assert_eq!(passes(&mut auto, 1, 0.02, |_| 210), [Policy::Static, Policy::StaticSteal]);
+        assert_eq!(passes(&mut auto, 100, 0.02, |_| 110), [Policy::StaticSteal]);
+        assert_eq!(passes(&mut auto, 1, 0.02, |_| 90), [Policy::StaticSteal, Policy::Static]);
+        assert_eq!(passes(&mut auto, 8, 0.3, |_| 90), [Policy::Static, Policy::StaticSteal]);
     }
 
     #[test]
     fn the_fastest_is_kept_and_the_others_are_tried_ever_more_seldom() {
         let mut auto = Auto::new(true);
-        let ms = |policy| match policy {
-            Policy::Static => 40,
-            Policy::Rp => 25,
-            _ => 30,
+        let us = |policy| match policy {
+            Policy::Static => 40_000,
+            Policy::Rp => 25_000,
+            _ => 30_000,
         };
-        assert_eq!(passes(&mut auto, 30, 0.3, ms), [Policy::Static, Policy::RpSteal]);
-        let had = passes(&mut auto, 14, 0.3, ms);
-        let tried = [Policy::RpSteal, Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
+        assert_eq!(passes(&mut auto, 30, 0.3, us), [Policy::StaticSteal]);
+        let had = passes(&mut auto, 17, 0.3, us);
         // Only what is faster than before is in further rounds.
-        let rounds = [[Policy::RpSteal, Policy::Rp]; 2].concat();
-        assert_eq!((&had[..5], &had[5..]), (&tried[..], &rounds[..]));
+        let rounds = [[Policy::StaticSteal, Policy::Rp]; 2].concat();
+        assert_eq!((&had[1..6], &had[6..]), (&TRIED[..], &rounds[..]));
         assert_eq!(auto.policy(), Policy::Rp);
         // In a thousand windows each of the others is tried a few times.
         let others =
-            passes(&mut auto, 1_000, 0.3, ms).iter().filter(|p| **p == Policy::Static).count();
+            passes(&mut auto, 1_000, 0.3, us).iter().filter(|p| **p == Policy::Static).count();
         assert!((1..=6).contains(&others), "{others}");
     }
 
@@ -273,12 +324,14 @@ mod tests {
     #[test]
     fn what_others_have_found_out_counts() {
         let mut auto = Auto::new(true);
+        passes(&mut auto, 1, 0.0, |_| 90);
+        assert_eq!(auto.policy(), Policy::Static);
         auto.hear();
-        assert_eq!(auto.policy(), Policy::RpSteal);
+        assert_eq!(auto.policy(), Policy::StaticSteal);
         // What was tried here counts more.
         let mut auto = Auto::new(true);
-        let ms = |policy| if policy == Policy::Rp { 25 } else { 40 };
-        passes(&mut auto, 60, 0.3, ms);
+        let us = |policy| if policy == Policy::Rp { 25_000 } else { 40_000 };
+        passes(&mut auto, 60, 0.3, us);
         auto.hear();
         assert_eq!(auto.policy(), Policy::Rp);
     }
@@ -287,11 +340,10 @@ mod tests {
     #[test]
     fn a_guess_that_is_no_faster_is_not_kept() {
         let mut auto = Auto::new(true);
-        let ms = |policy| if policy == Policy::RpSteal { 26 } else { 20 };
-        let had = passes(&mut auto, 24, 0.3, ms);
-        let tried = [Policy::RpSteal, Policy::Static, Policy::RpSteal, Policy::Rp, Policy::Guided];
-        assert_eq!((&had[1..6], had.last()), (&tried[..], Some(&Policy::Static)));
-        assert_eq!(passes(&mut auto, 20, 0.3, ms), [Policy::Static]);
+        let us = |policy| if policy == Policy::StaticSteal { 90 } else { 70 };
+        let had = passes(&mut auto, 28, 0.3, us);
+        assert_eq!((&had[3..8], had.last()), (&TRIED[..], Some(&Policy::Static)));
+        assert_eq!(passes(&mut auto, 20, 0.3, us), [Policy::Static]);
     }
 
     /// Would catch: a program of few long loops that is over when it is known how they are to be handed out.
@@ -301,7 +353,7 @@ mod tests {
         let measured = [Nanos::from_millis(500), Nanos::from_millis(300)];
         let measured = measured.map(|time| Measured { time, iterations: 500 });
         auto.add(&Outcome { measured: &measured, makespan: measured[0].time, carried_out: None });
-        assert_eq!(auto.policy(), Policy::RpSteal);
+        assert!(auto.kept.is_some());
     }
 
     /// Windows differ by a third to each side, as beside a load. Would catch: a policy of which one window was the best by chance,
@@ -314,10 +366,10 @@ mod tests {
             for _ in 0..16 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
                 let factor = 0.67 + 0.66 * ((random >> 40) as f64 / (1 << 24) as f64);
-                let ms = |policy| if policy == Policy::RpSteal { 40.0 } else { 50.0 } * factor;
-                guessed += u32::from(auto.policy() == Policy::RpSteal);
+                let us = |policy| if policy == Policy::StaticSteal { 40e3 } else { 50e3 } * factor;
+                guessed += u32::from(auto.policy() == Policy::StaticSteal);
                 windows += 1;
-                passes(&mut auto, 1, 0.2, |policy| ms(policy) as u64);
+                passes(&mut auto, 1, 0.2, |policy| us(policy) as u64);
             }
         }
         let part = f64::from(guessed) / f64::from(windows);
@@ -327,7 +379,6 @@ mod tests {
     /// Would catch: a second instance, of a quarter of a second each, that waits as the first did.
     #[test]
     fn who_waits_much_says_so_sooner() {
-        let mut auto = Auto::new(true);
         let add = |auto: &mut Auto, ms, other| {
             let measured =
                 [ms, other].map(|ms| Measured { time: Nanos::from_millis(ms), iterations: 500 });
@@ -336,31 +387,30 @@ mod tests {
                 makespan: measured[0].time,
                 carried_out: None,
             });
-            auto.policy()
+            auto.kept.is_some()
         };
-        assert_eq!(add(&mut auto, 130, 80), Policy::RpSteal);
+        assert!(add(&mut Auto::new(true), 130, 80));
+        assert!(!add(&mut Auto::new(true), 130, 120));
         let mut auto = Auto::new(true);
-        assert_eq!(add(&mut auto, 130, 120), Policy::Static);
-        let mut auto = Auto::new(true);
-        let policies: Vec<_> = (0..4).map(|_| add(&mut auto, 8, 5)).collect();
-        let [.., before, after] = policies[..] else { panic!("four") };
-        assert_eq!((before, after), (Policy::Static, Policy::RpSteal));
+        let known: Vec<_> = (0..4).map(|_| add(&mut auto, 8, 5)).collect();
+        assert_eq!(known, [false, false, false, true]);
     }
 
     #[test]
     fn a_load_that_comes_or_goes_is_seen() {
         let mut auto = Auto::new(true);
-        let ms = |policy| if policy == Policy::RpSteal { 30 } else { 40 };
-        passes(&mut auto, 10, 0.3, ms);
-        assert_eq!(auto.policy(), Policy::RpSteal);
+        let us = |policy| if policy == Policy::StaticSteal { 30_000 } else { 40_000 };
+        passes(&mut auto, 10, 0.3, us);
+        assert!(auto.kept.is_some());
         // The load is gone: nothing says so at once, as all are faster, and nobody waits.
-        passes(&mut auto, AGAIN[0] + 8, 0.0, |_| 20);
-        assert_eq!(auto.policy(), Policy::Static);
-        assert_eq!(passes(&mut auto, 100, 0.0, |_| 20), [Policy::Static]);
+        passes(&mut auto, AGAIN[0] + 8, 0.0, |_| 20_000);
+        assert!(auto.kept.is_none() && auto.policy() == Policy::StaticSteal);
+        assert_eq!(passes(&mut auto, 100, 0.0, |_| 20_000), [Policy::StaticSteal]);
         // And it is back, on the other one.
-        assert_eq!(passes(&mut auto, 8, 0.3, ms), [Policy::Static, Policy::RpSteal]);
+        passes(&mut auto, 8, 0.3, us);
+        assert!(auto.kept.is_some());
         // It becomes slower: so all are tried at once.
-        passes(&mut auto, 12, 0.3, |policy| if policy == Policy::Rp { 45 } else { 60 });
+        passes(&mut auto, 20, 0.3, |policy| if policy == Policy::Rp { 45_000 } else { 60_000 });
         assert_eq!(auto.policy(), Policy::Rp);
     }
 }
