@@ -2,15 +2,23 @@
 //!
 //! ```text
 //!   k-1 is done --first claims k--> set up --ready--> tasks are taken --nothing is left to do--> summed up --done--> ...
+//!       \---- the same bounds as before: k was set up ahead ---------^
 //! ```
 //!
 //! What is left to do is counted: that each thread finds no further task; or, where threads overtake each other, the tasks. Then
 //! whoever comes when all tasks have been carried out is late, and has no part in the instance.
 //!
+//! Whoever sums an instance up also sets up the next one, as long as bounds are the same from instance to instance: then threads
+//! meet once in each, and not twice. A thread that comes with other bounds claims the instance, and takes back what was set up.
+//! Whoever has begun by it says so before it looks whether that was done (`Board::begun`), and whoever takes it back looks
+//! afterwards who has: one of both sees the other.
+//!
 //! Invariants (`tests/loom.rs` tries interleavings, with a bound on preemptions):
-//! - One thread sets an instance up, and one sums it up: the first that begins it, and the last that has done something.
+//! - One thread sets an instance up, and one sums it up: the first that begins it, or whoever summed up the one before; and the
+//!   last that has done something.
 //! - While one of both does so no other thread takes tasks.
 //! - No thread leaves an instance before each task of it was carried out.
+//! - No thread carries out an instance by what was set up ahead while another one sets it up anew.
 
 use crate::error::{LoopsError, Reason};
 use crate::gate::{Gate, Patience};
@@ -18,7 +26,7 @@ use crate::queue::{Common, Queue};
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::{Arc, OnceLock};
@@ -30,18 +38,33 @@ pub enum Begun {
     Within(u32),
     /// The others have carried out all of it.
     Late,
+    /// Others have begun it by what was set up ahead, which is not what this thread wants.
+    Disagrees,
     /// The loop was given up.
     GivenUp,
+}
+
+/// In one cache line, as whoever ends an instance writes to all of them, and whoever begins the next one reads them.
+#[derive(Debug, Default)]
+struct Turnstile {
+    /// The last instance that a thread sets up as the first that begins it, or that is over.
+    claimed: AtomicU32,
+    /// The one that was set up last, in either way.
+    set_up: AtomicU32,
+    /// The one that was set up before anybody came, if that is the next one.
+    ahead: AtomicU32,
+    ready: Gate,
+    done: Gate,
 }
 
 /// One for each loop and team.
 #[derive(Debug)]
 pub struct Board {
-    claimed: CachePadded<AtomicU32>,
-    ready: CachePadded<Gate>,
-    done: CachePadded<Gate>,
+    turnstile: CachePadded<Turnstile>,
     /// What is left to do in this instance.
     left: CachePadded<AtomicU32>,
+    /// The instance that each thread has begun last.
+    begun: Box<[CachePadded<AtomicU32>]>,
     /// Threads overtake each other.
     overtakes: bool,
     given_up: AtomicBool,
@@ -57,10 +80,9 @@ impl Board {
     #[must_use]
     pub fn new(threads: usize, overtakes: bool) -> Self {
         Self {
-            claimed: CachePadded::default(),
-            ready: CachePadded::default(),
-            done: CachePadded::default(),
+            turnstile: CachePadded::default(),
             left: CachePadded::default(),
+            begun: (0..threads).map(|_| CachePadded::default()).collect(),
             overtakes,
             given_up: AtomicBool::new(false),
             why: OnceLock::new(),
@@ -74,11 +96,14 @@ impl Board {
         self.overtakes
     }
 
-    /// Begins an instance. The first thread sets it up, and says how many tasks it has.
+    /// Begins an instance. The first thread sets it up, and says how many tasks it has; unless that was done ahead, and `is_same`
+    /// says that it is as this thread would.
     pub fn begin(
         &self,
+        thread: usize,
         instance: u32,
         patience: Patience,
+        is_same: impl FnOnce() -> bool,
         set_up: impl FnOnce() -> u32,
         gives_up: impl Fn() -> bool,
     ) -> Begun {
@@ -86,58 +111,108 @@ impl Board {
         if self.is_given_up() {
             return Begun::GivenUp;
         }
-        let before = instance.wrapping_sub(1);
+        let at = &*self.turnstile;
         let mut completes = u32::from(!self.overtakes);
-        // A thread that comes here has seen the end of the instance before.
-        if self.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_ok() {
-            // Whoever reads what is written from here on sees that it is of this instance.
-            fence(Release);
-            let tasks = set_up();
-            if self.overtakes {
-                // Somebody has to end what is empty.
-                completes = u32::from(tasks == 0);
-                self.left.store(tasks.max(1), Release);
-            } else {
-                self.left.store(self.queues.len() as u32, Release);
+        // A thread that comes here has seen the end of the instance before, and so what was set up by then.
+        if at.ahead.load(Acquire) == instance && is_same() {
+            self.begun[thread].store(instance, Relaxed);
+            // Either this is seen by whoever takes back what was set up, or that is seen here.
+            fence(SeqCst);
+            if at.ahead.load(Acquire) == instance {
+                return self.has_begun(instance, completes);
             }
-            self.ready.set(instance);
-        } else {
-            self.ready.wait(instance, patience, |_| self.is_given_up() || gives_up());
         }
-        if !self.ready.has_reached(instance) || self.is_given_up() {
+        // What was read by `is_same` may be of a later instance: then this one is claimed.
+        fence(Acquire);
+        let before = instance.wrapping_sub(1);
+        if at.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_ok() {
+            if at.ahead.load(Acquire) == instance {
+                at.ahead.store(before, Relaxed);
+                fence(SeqCst);
+                let has = |(other, begun): (usize, &CachePadded<AtomicU32>)| {
+                    other != thread && begun.load(Relaxed) == instance
+                };
+                if self.begun.iter().enumerate().any(has) {
+                    return Begun::Disagrees;
+                }
+            }
+            completes = self.set(instance, set_up).unwrap_or(1);
+            at.ready.set(instance);
+        } else {
+            at.ready.wait(instance, patience, |_| self.is_given_up() || gives_up());
+        }
+        if !at.ready.has_reached(instance) {
+            return Begun::GivenUp;
+        }
+        self.begun[thread].store(instance, Release);
+        self.has_begun(instance, completes)
+    }
+
+    fn has_begun(&self, instance: u32, completes: u32) -> Begun {
+        if self.is_given_up() {
             Begun::GivenUp
-        } else if self.done.has_reached(instance) {
+        } else if self.turnstile.done.has_reached(instance) {
             Begun::Late
         } else {
             Begun::Within(completes)
         }
     }
 
+    /// Sets an instance up. What each thread is to complete when it has found no further task; None where nobody would complete
+    /// it, as it is empty.
+    fn set(&self, instance: u32, set_up: impl FnOnce() -> u32) -> Option<u32> {
+        self.turnstile.set_up.store(instance, Relaxed);
+        // Whoever reads what is written from here on sees that it is of this instance.
+        fence(Release);
+        let tasks = set_up();
+        let left = if self.overtakes { tasks.max(1) } else { self.queues.len() as u32 };
+        self.left.store(left, Release);
+        (!self.overtakes || tasks > 0).then_some(u32::from(!self.overtakes))
+    }
+
     /// Whether what was read of this instance is of no later one: for whoever may be late. If it is not, all that others wrote in
     /// this instance is seen from now on.
     pub fn is_at(&self, instance: u32) -> bool {
         fence(Acquire);
-        self.claimed.load(Acquire) == instance
+        self.turnstile.set_up.load(Acquire) == instance
     }
 
-    /// So much of an instance is done. Whoever does the last of it sums up.
-    pub fn complete(&self, instance: u32, done: u32, sum_up: impl FnOnce()) {
-        if done > 0 && self.left.fetch_sub(done, AcqRel) == done {
-            sum_up();
-            self.done.set(instance);
+    /// So much of an instance is done. Whoever does the last of it sums up, and says whether the next one is to be set up ahead;
+    /// and does that.
+    pub fn complete(
+        &self,
+        instance: u32,
+        done: u32,
+        sum_up: impl FnOnce() -> bool,
+        set_up: impl FnOnce() -> u32,
+    ) {
+        if done == 0 || self.left.fetch_sub(done, AcqRel) != done {
+            return;
         }
+        let at = &*self.turnstile;
+        // Where it was set up ahead that was not said so far. Nobody waits for it to be ready.
+        at.ready.pass(instance);
+        at.claimed.store(instance, Release);
+        if sum_up() && !self.is_given_up() {
+            let next = instance.wrapping_add(1);
+            if self.set(next, set_up).is_some() {
+                at.ahead.store(next, Release);
+            }
+        }
+        at.done.set(instance);
     }
 
     /// Waits until an instance is done, in which the thread has found no further task. False where the loop was given up, as
     /// `gives_up` may say, which is told how many whole sleeps there were.
     pub fn end(&self, instance: u32, patience: Patience, gives_up: impl Fn(u32) -> bool) -> bool {
-        self.done.wait(instance, patience, |sleeps| self.is_given_up() || gives_up(sleeps));
-        self.done.has_reached(instance)
+        let done = &self.turnstile.done;
+        done.wait(instance, patience, |sleeps| self.is_given_up() || gives_up(sleeps));
+        done.has_reached(instance)
     }
 
-    /// Whether no instance has begun that is not done.
-    pub fn is_done(&self) -> bool {
-        self.done.has_reached(self.claimed.load(Acquire))
+    /// Whether the instance is done that this thread has begun last.
+    pub fn is_done(&self, thread: usize) -> bool {
+        self.turnstile.done.has_reached(self.begun[thread].load(Acquire))
     }
 
     /// Takes the last task of whoever has most left: whose it was, and its place there.
@@ -155,8 +230,8 @@ impl Board {
     pub fn give_up(&self, why: Arc<Reason>) {
         let _ = self.why.set(why);
         self.given_up.store(true, Release);
-        self.ready.wake();
-        self.done.wake();
+        self.turnstile.ready.wake();
+        self.turnstile.done.wake();
     }
 
     /// Why that was done.

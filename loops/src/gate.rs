@@ -5,7 +5,7 @@
 use loom::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::time::Duration;
 #[cfg(not(loom))]
 use std::time::Instant;
@@ -52,6 +52,11 @@ impl Gate {
         if self.sleepers.load(SeqCst) > 0 {
             self.wake();
         }
+    }
+
+    /// Sets the number, where nobody waits for it.
+    pub fn pass(&self, number: u32) {
+        self.number.store(number, Release);
     }
 
     /// Wakes up all, so that they look whether to give up.

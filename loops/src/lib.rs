@@ -42,6 +42,8 @@ pub mod gate;
 #[cfg(not(loom))]
 mod gathering;
 #[cfg(not(loom))]
+mod pending;
+#[cfg(not(loom))]
 #[allow(unsafe_code, reason = "functions of C's library")]
 mod process;
 pub mod queue;

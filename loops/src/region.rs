@@ -4,18 +4,24 @@ use crate::board::{Begun, Board};
 use crate::error::LoopsError;
 use crate::gate::Patience;
 use crate::gathering::Gathering;
+use crate::pending::Pending;
 use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
 use crate::telling::Teller;
 use crossbeam_utils::CachePadded;
 use evenly_iterations::{
-    ArrayId, Bounds, Extent, HandsOut, Measured, Memory, Outcome, Outside, Policy,
-    Region as Declared, Scheduler, Section, Tasks,
+    ArrayId, Bounds, Extent, Measured, Memory, Outside, Policy, Region as Declared, Scheduler,
+    Section, Tasks,
 };
 use evenly_model::Nanos;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
+
+/// A thread takes so many of its tasks at once, as others may take theirs from it, that they are about so long: each time it asks
+/// takes some ten ns.
+const PIECE: Nanos = Nanos::from_micros(10);
 
 /// Bytes of a cache line: so many are moved between CPUs together.
 pub const LINE_BYTES: u64 = 64;
@@ -24,9 +30,10 @@ pub const LINE_BYTES: u64 = 64;
 #[derive(Debug, Default)]
 struct Lane {
     instance: AtomicU32,
-    /// In this instance: iterations, how many tasks of others, and when it found no more.
+    /// In this instance: iterations, how many tasks of others, when it came, and when it found no more.
     iterations: AtomicU64,
     stolen: AtomicU32,
+    begin_ns: AtomicU64,
     finish_ns: AtomicU64,
     /// In all instances: iterations, and the time that they took.
     all: AtomicU64,
@@ -43,15 +50,16 @@ pub struct Region {
     shown: Shown,
     lanes: Box<[CachePadded<Lane>]>,
     gathering: Gathering,
-    scheduler: Mutex<Scheduler>,
+    scheduler: CachePadded<Mutex<Scheduler>>,
     /// Where the array is by which iterations are placed.
     address: u64,
     /// What it uses of arrays whose size is known: each with where the array is, and its size.
     within: Box<[(Section, u64, Extent)]>,
-    release_ns: AtomicU64,
-    /// What instances take if no thread is kept from its CPU, or less.
-    took_ns: AtomicU64,
-    instances: AtomicU64,
+    /// The last two instances had the same bounds.
+    repeats: AtomicBool,
+    /// About what instances take if no thread is kept from its CPU, or less. Seldom written.
+    took_ns: CachePadded<AtomicU64>,
+    pending: CachePadded<Mutex<Pending>>,
     teller: Option<Teller>,
 }
 
@@ -79,15 +87,15 @@ impl Region {
             gathering: Gathering::new(threads),
             address: main.map_or(0, address_of),
             within: declared.sections.iter().filter_map(sized).collect(),
-            scheduler: Mutex::new(Scheduler::new(
+            scheduler: CachePadded::new(Mutex::new(Scheduler::new(
                 declared,
                 policy,
                 Memory::of_one_node(threads, LINE_BYTES),
-            )),
+            ))),
             team,
-            release_ns: AtomicU64::new(0),
-            took_ns: AtomicU64::new(0),
-            instances: AtomicU64::new(0),
+            repeats: AtomicBool::new(false),
+            took_ns: CachePadded::default(),
+            pending: CachePadded::new(Mutex::new(Pending::new(threads))),
             teller: Teller::new(name, threads),
         }
     }
@@ -121,13 +129,17 @@ impl Region {
         let instance = lane.instance.load(Relaxed).wrapping_add(1);
         lane.iterations.store(0, Relaxed);
         lane.stolen.store(0, Relaxed);
+        lane.begin_ns.store(self.team.now_ns(), Relaxed);
         // Whoever sums up sees what is of this instance only.
         lane.instance.store(instance, Release);
         let set_up = || self.set_up(instance, bounds);
         let forked = || self.team.is_forked();
-        let completes = match self.board.begin(instance, self.patience(None), set_up, forked) {
+        let (patience, is_same) = (self.patience(None), || self.shown.bounds() == bounds);
+        let completes = match self.board.begin(thread, instance, patience, is_same, set_up, forked)
+        {
             Begun::Within(completes) => completes,
             Begun::Late => return Ok(self.late(thread, instance, bounds)),
+            Begun::Disagrees => return Err(self.disagrees(thread, bounds, self.shown.bounds())),
             Begun::GivenUp => {
                 self.team.leave(thread);
                 return Err(self.why_not());
@@ -135,17 +147,36 @@ impl Region {
         };
         let all = self.shown.bounds();
         let (tasks, hands_out) = (self.shown.tasks(), self.shown.hands_out());
+        let piece = self.piece(thread);
         if !self.board.is_at(instance) {
+            // All of it was carried out, and somebody is about to say so.
+            let gives_up = |_| forked() || self.board.is_given_up();
+            self.board.end(instance, self.patience(None), gives_up);
             return Ok(self.late(thread, instance, bounds));
         }
         if all != bounds {
-            let (region, found, needed) = (self.name.clone(), written(bounds), written(all));
-            let error = LoopsError::Disagrees { region, thread, found, needed };
-            self.team.leave(thread);
-            self.give_up(error.clone());
-            return Err(error);
+            return Err(self.disagrees(thread, bounds, all));
         }
-        Ok(State { tasks, hands_out, completes, ..State::new(thread, instance, bounds) })
+        Ok(State { tasks, hands_out, piece, completes, ..State::new(thread, instance, bounds) })
+    }
+
+    #[cold]
+    fn disagrees(&self, thread: usize, found: Bounds, needed: Bounds) -> LoopsError {
+        let (region, found, needed) = (self.name.clone(), written(found), written(needed));
+        let error = LoopsError::Disagrees { region, thread, found, needed };
+        self.team.leave(thread);
+        self.give_up(error.clone());
+        error
+    }
+
+    /// How many of its own tasks a thread takes at once.
+    fn piece(&self, thread: usize) -> u16 {
+        let took = self.took_ns.load(Relaxed);
+        if took == 0 {
+            return 1;
+        }
+        let own = self.shown.length(thread);
+        (PIECE.0.saturating_mul(own.into()) / took).clamp(1, own.max(1).into()) as u16
     }
 
     /// How a thread waits that has nothing to do, in an instance that is handed out so.
@@ -162,10 +193,15 @@ impl Region {
         State { ended: true, ..State::new(thread, instance, bounds) }
     }
 
-    /// By the first thread of the team: how many tasks there are.
+    /// By the first thread of the team, or whoever has summed up the instance before: how many tasks there are.
     fn set_up(&self, instance: u32, bounds: Bounds) -> u32 {
+        let repeats = self.shown.bounds() == bounds;
+        if self.repeats.load(Relaxed) != repeats {
+            self.repeats.store(repeats, Relaxed);
+        }
         let mut scheduler = lock(&self.scheduler);
         let mut common = lock(&self.team.common);
+        lock(&self.pending).tell(&mut scheduler, &mut common, None);
         let (plan, changed) = scheduler.begin(&mut common, bounds, self.address);
         if changed {
             if let Err(error) = self.stays_within(bounds) {
@@ -174,20 +210,23 @@ impl Region {
             }
             self.shown.set(bounds, plan);
         }
-        let tasks = plan.tasks.count() as u32;
-        match plan.hands_out {
-            HandsOut::Owned { .. } => {
+        if let Some(teller) = &self.teller {
+            teller.begins(scheduler.policy(), &common.powers, scheduler.divisions());
+        }
+        self.hand_out(instance)
+    }
+
+    /// By what is planned: how many tasks there are.
+    fn hand_out(&self, instance: u32) -> u32 {
+        match self.shown.hands_out() {
+            How::Owned { .. } => {
                 for (queue, tasks) in self.board.queues.iter().zip(self.shown.lengths()) {
                     queue.set(instance, tasks);
                 }
             }
-            HandsOut::Next(_) => self.board.common.set(instance),
+            How::Next(_) => self.board.common.set(instance),
         }
-        if let Some(teller) = &self.teller {
-            teller.begins(scheduler.policy(), &common.powers, scheduler.divisions());
-        }
-        self.release_ns.store(self.team.now_ns(), Relaxed);
-        tasks
+        self.shown.tasks().count() as u32
     }
 
     /// Whether all that iterations use is in its array, as far as arrays have sizes.
@@ -208,16 +247,19 @@ impl Region {
         Ok(())
     }
 
-    /// By the last thread that has done something in the instance.
-    fn sum_up(&self, instance: u32) {
-        let release = self.release_ns.load(Relaxed);
-        let makespan = Nanos(self.team.now_ns().saturating_sub(release));
-        let mut stolen = false;
-        let lengths = self.shown.lengths();
+    /// By the last thread that has done something in the instance. Whether the next one is to be set up ahead, and how: where
+    /// nothing was learnt, as this one.
+    fn sum_up(&self, instance: u32) -> (bool, bool) {
+        let here = |lane: &&CachePadded<Lane>| lane.instance.load(Acquire) == instance;
+        let times = |of: fn(&Lane) -> &AtomicU64| {
+            self.lanes.iter().filter(here).map(move |lane| of(lane).load(Relaxed))
+        };
+        // Whoever has come first has released it.
+        let release = times(|lane| &lane.begin_ns).min().unwrap_or(0);
+        let end = times(|lane| &lane.finish_ns).max().unwrap_or(release);
+        let makespan = Nanos(end.saturating_sub(release));
         let of = |(lane, had): (&CachePadded<Lane>, u16)| {
-            let is_here = lane.instance.load(Acquire) == instance;
-            let iterations = if is_here { lane.iterations.load(Relaxed) } else { 0 };
-            stolen |= is_here && lane.stolen.load(Relaxed) > 0;
+            let iterations = if here(&lane) { lane.iterations.load(Relaxed) } else { 0 };
             // Whoever had nothing to do shows nothing; whoever was overtaken finishes when all do.
             let finish = lane.finish_ns.load(Relaxed).saturating_sub(release);
             let time = match (iterations, had) {
@@ -227,20 +269,53 @@ impl Region {
             };
             Measured { time, iterations }
         };
-        let measured: Vec<Measured> = self.lanes.iter().zip(lengths).map(of).collect();
-        let carried_out = stolen.then(|| self.shown.take_carried_out());
-        let outcome =
-            Outcome { measured: &measured, makespan, carried_out: carried_out.as_deref() };
-        let (mut scheduler, mut common) = (lock(&self.scheduler), lock(&self.team.common));
-        scheduler.end(&mut common, outcome);
-        // Of one in which a thread was kept from its CPU it would be longer.
-        let before = self.took_ns.load(Relaxed);
-        let most = if before == 0 { u64::MAX } else { before + before / 8 + 1_000 };
-        self.took_ns.store(makespan.0.min(most), Relaxed);
-        if let Some(teller) = &self.teller {
-            teller.ends(&measured, makespan, scheduler.policy(), &common.powers);
+        let stolen = self.lanes.iter().filter(here).any(|lane| lane.stolen.load(Relaxed) > 0);
+        let repeats = self.repeats.load(Relaxed);
+        let mut pending = lock(&self.pending);
+        let waits = pending.add(self.lanes.iter().zip(self.shown.lengths()).map(of), makespan);
+        self.takes(makespan);
+        if waits && repeats && !stolen && self.teller.is_none() {
+            return (true, true);
         }
-        self.instances.fetch_add(1, Relaxed);
+        drop(pending);
+        let carried_out = stolen.then(|| self.shown.take_carried_out());
+        let (mut scheduler, mut common) = (lock(&self.scheduler), lock(&self.team.common));
+        let mut pending = lock(&self.pending);
+        if let Some(teller) = &self.teller {
+            // Of each instance, as none waits where somebody wants to be told.
+            let measured = pending.last().to_vec();
+            pending.tell(&mut scheduler, &mut common, carried_out.as_deref());
+            teller.ends(&measured, makespan, scheduler.policy(), &common.powers);
+        } else {
+            pending.tell(&mut scheduler, &mut common, carried_out.as_deref());
+        }
+        (repeats, false)
+    }
+
+    /// An instance has taken so long.
+    fn takes(&self, makespan: Nanos) {
+        let before = self.took_ns.load(Relaxed);
+        // Of one in which a thread was kept from its CPU it would be longer.
+        let most = if before == 0 { u64::MAX } else { before + before / 8 + 1_000 };
+        let now = makespan.0.clamp(1, most);
+        // All threads read it.
+        if now.abs_diff(before) > before / 16 {
+            self.took_ns.store(now, Relaxed);
+        }
+    }
+
+    /// So much of it is done.
+    fn complete(&self, state: &State, done: u32) {
+        let (instance, bounds) = (state.instance, state.bounds);
+        let (next, as_before) = (instance.wrapping_add(1), Cell::new(false));
+        let sum_up = || {
+            let (repeats, same) = self.sum_up(instance);
+            as_before.set(same);
+            repeats
+        };
+        let set_up =
+            || if as_before.get() { self.hand_out(next) } else { self.set_up(next, bounds) };
+        self.board.complete(instance, done, sum_up, set_up);
     }
 
     /// The next part of an instance that this thread is to carry out; None at the end, when all threads have carried out theirs.
@@ -262,7 +337,7 @@ impl Region {
             self.lanes[state.thread].finish_ns.store(self.team.now_ns(), Relaxed);
         }
         let instance = state.instance;
-        self.board.complete(instance, state.completes, || self.sum_up(instance));
+        self.complete(state, state.completes);
         let gives_up = |sleeps| {
             if sleeps > 0 {
                 self.looks(state.thread, instance, sleeps);
@@ -305,7 +380,7 @@ impl Region {
         let tasks = std::mem::take(&mut state.tasks_held);
         if self.board.overtakes() && tasks > 0 {
             lane.finish_ns.store(self.team.now_ns(), Relaxed);
-            self.board.complete(state.instance, tasks, || self.sum_up(state.instance));
+            self.complete(state, tasks);
         }
     }
 
@@ -314,8 +389,9 @@ impl Region {
         let (instance, own) = (state.instance, state.thread);
         match state.hands_out {
             How::Owned { steals } => {
-                let together = |from, to| {
-                    if steals { from + 1 } else { self.shown.consecutive(own, from, to) }
+                let piece = if steals { state.piece } else { u16::MAX };
+                let together = |from: u16, to: u16| {
+                    self.shown.consecutive(own, from, to.min(from.saturating_add(piece)))
                 };
                 if let Some((from, to)) = self.board.queues[own].take_own(instance, together) {
                     let first = state.tasks.bounds(self.shown.task(own, from)).start;
@@ -428,12 +504,12 @@ impl Region {
     /// What came of it so far.
     #[must_use]
     pub fn report(&self) -> Report {
-        let scheduler = lock(&self.scheduler);
+        let (scheduler, common) = (lock(&self.scheduler), lock(&self.team.common));
         Report {
             policy: scheduler.policy(),
-            powers: lock(&self.team.common).powers.get().to_vec(),
+            powers: common.powers.get().to_vec(),
             divisions: scheduler.divisions(),
-            instances: self.instances.load(Relaxed),
+            instances: lock(&self.pending).instances,
             iterations: self.lanes.iter().map(|lane| lane.all.load(Relaxed)).collect(),
         }
     }
@@ -466,6 +542,8 @@ pub(crate) struct State {
     bounds: Bounds,
     tasks: Tasks,
     hands_out: How,
+    /// So many of its own tasks it takes at once, where others may take some.
+    piece: u16,
     /// What it is to complete when it finds no further task.
     completes: u32,
     /// Iterations that it was given last, and how many tasks these are.
@@ -485,6 +563,7 @@ impl State {
             bounds,
             tasks: Tasks::of_size(0, 1, 0),
             hands_out: How::Owned { steals: false },
+            piece: 1,
             completes: 0,
             held: 0,
             tasks_held: 0,

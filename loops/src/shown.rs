@@ -118,7 +118,13 @@ impl Shown {
 
     /// How many tasks each owns.
     pub(crate) fn lengths(&self) -> impl Iterator<Item = u16> + '_ {
-        self.begins.windows(2).map(|pair| (pair[1].load(Relaxed) - pair[0].load(Relaxed)) as u16)
+        (0..self.begins.len() - 1).map(|owner| self.length(owner))
+    }
+
+    /// How many tasks this one owns. For whoever is late it may be any number.
+    pub(crate) fn length(&self, owner: usize) -> u16 {
+        let [begin, end] = [owner, owner + 1].map(|place| self.begins[place].load(Relaxed));
+        end.wrapping_sub(begin) as u16
     }
 
     /// The task at this place of an owner's list. For whoever is late, and will see that, it may be any.

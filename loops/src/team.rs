@@ -63,7 +63,7 @@ struct Member {
 pub(crate) struct Shared {
     members: Box<[CachePadded<Member>]>,
     loops: Mutex<Vec<(String, Weak<Board>)>>,
-    pub(crate) common: Mutex<Common>,
+    pub(crate) common: CachePadded<Mutex<Common>>,
     arrays: Mutex<Vec<(u64, Option<Extent>)>>,
     crowd: Mutex<Crowd>,
     /// There are more threads than CPUs.
@@ -92,7 +92,7 @@ impl Shared {
         Ok(Self {
             members: (0..threads).map(|_| CachePadded::default()).collect(),
             loops: Mutex::default(),
-            common: Mutex::new(Common::new(threads)),
+            common: CachePadded::new(Mutex::new(Common::new(threads))),
             arrays: Mutex::default(),
             crowd: Mutex::default(),
             is_crowd: AtomicBool::new(false),
@@ -314,9 +314,9 @@ impl Shared {
         let [within, of_other] = [thread, other].map(|i| self.members[i].within.load(Acquire));
         within > 0
             && of_other == 0
-            && self
-                .board(within)
-                .is_some_and(|board| !(board.overtakes() || board.is_given_up() || board.is_done()))
+            && self.board(within).is_some_and(|board| {
+                !(board.overtakes() || board.is_given_up() || board.is_done(thread))
+            })
     }
 
     /// Whether the thread of the program that began a loop last by this number has ended.

@@ -62,18 +62,24 @@ fn whoever_is_late_takes_nothing() {
 }
 
 /// Carries out two instances of so many tasks each, of which all belong to the first thread.
-fn two_instances(board: &Board, done: &AtomicUsize, own: usize, tasks: u16) {
+fn two_instances(board: &Board, done: &AtomicUsize, own: usize, tasks: u16, ahead: bool) {
     let all = usize::from(tasks);
     for instance in 1..=2_u32 {
         let before = all * (instance as usize - 1);
-        let set_up = || {
-            assert_eq!(done.load(Relaxed), before);
-            board.queues[0].set(instance, tasks);
-            board.queues[1].set(instance, 0);
-            u32::from(tasks)
+        let set_up = |instance: u32| {
+            move || {
+                assert_eq!(done.load(Relaxed), all * (instance as usize - 1));
+                board.queues[0].set(instance, tasks);
+                board.queues[1].set(instance, 0);
+                u32::from(tasks)
+            }
         };
-        let sum_up = || assert_eq!(done.load(Relaxed), before + all);
-        match board.begin(instance, NONE, set_up, || false) {
+        let next = || set_up(instance + 1)();
+        let sum_up = || {
+            assert_eq!(done.load(Relaxed), before + all);
+            ahead
+        };
+        match board.begin(own, instance, NONE, || true, set_up(instance), || false) {
             Begun::Within(completes) => {
                 while board.queues[own].take_own(instance, |from, _| from + 1).is_some()
                     || board.steal(instance).is_some()
@@ -81,13 +87,13 @@ fn two_instances(board: &Board, done: &AtomicUsize, own: usize, tasks: u16) {
                     // Nobody goes on while there is something to do.
                     assert!(board.is_at(instance));
                     done.fetch_add(1, Relaxed);
-                    board.complete(instance, u32::from(board.overtakes()), sum_up);
+                    board.complete(instance, u32::from(board.overtakes()), sum_up, next);
                 }
-                board.complete(instance, completes, sum_up);
+                board.complete(instance, completes, sum_up, next);
                 assert!(board.end(instance, NONE, |_| false));
             }
             Begun::Late => assert!(board.overtakes()),
-            Begun::GivenUp => panic!("nobody gives up"),
+            Begun::Disagrees | Begun::GivenUp => panic!("nobody gives up"),
         }
         assert!(done.load(Relaxed) >= before + all);
     }
@@ -98,7 +104,8 @@ fn two_instances(board: &Board, done: &AtomicUsize, own: usize, tasks: u16) {
 #[test]
 fn instances_follow_one_another() {
     // Those of which each task counts have more interleavings.
-    for (overtakes, tasks) in [(false, 2), (true, 1)] {
+    let ways = [(false, 2, false), (true, 1, false), (false, 1, true), (true, 1, true)];
+    for (overtakes, tasks, ahead) in ways {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(1);
         model.check(move || {
@@ -106,9 +113,9 @@ fn instances_follow_one_another() {
             let done = Arc::new(AtomicUsize::new(0));
             let other = {
                 let (board, done) = (Arc::clone(&board), Arc::clone(&done));
-                thread::spawn(move || two_instances(&board, &done, 1, tasks))
+                thread::spawn(move || two_instances(&board, &done, 1, tasks, ahead))
             };
-            two_instances(&board, &done, 0, tasks);
+            two_instances(&board, &done, 0, tasks, ahead);
             other.join().unwrap();
             assert_eq!(done.load(Relaxed), 2 * usize::from(tasks));
         });
@@ -122,26 +129,25 @@ fn whoever_is_overtaken_sees_it() {
     model.preemption_bound = Some(1);
     model.check(|| {
         let (board, shown) = (Arc::new(Board::new(2, true)), Arc::new(AtomicUsize::new(0)));
-        let instances = |board: &Board, shown: &AtomicUsize| {
+        let instances = |board: &Board, shown: &AtomicUsize, own: usize| {
             for instance in 1..=2_u32 {
                 let set_up = || {
                     shown.store(instance as usize, Relaxed);
                     0
                 };
-                let Begun::Within(completes) = board.begin(instance, NONE, set_up, || false) else {
-                    continue;
-                };
+                let begun = board.begin(own, instance, NONE, || true, set_up, || false);
+                let Begun::Within(completes) = begun else { continue };
                 let seen = shown.load(Relaxed);
                 assert!(seen == instance as usize || !board.is_at(instance));
-                board.complete(instance, completes, || ());
+                board.complete(instance, completes, || false, || 0);
                 assert!(board.end(instance, NONE, |_| false));
             }
         };
         let other = {
             let (board, shown) = (Arc::clone(&board), Arc::clone(&shown));
-            thread::spawn(move || instances(&board, &shown))
+            thread::spawn(move || instances(&board, &shown, 1))
         };
-        instances(&board, &shown);
+        instances(&board, &shown, 0);
         other.join().unwrap();
     });
 }
@@ -156,17 +162,52 @@ fn nobody_waits_for_a_loop_that_is_given_up() {
         let other = {
             let board = Arc::clone(&board);
             thread::spawn(move || {
-                board.begin(1, NONE, || 0, || false);
+                board.begin(1, 1, NONE, || true, || 0, || false);
                 board.give_up(std::sync::Arc::new(LoopsError::Threads { threads: 0 }.into()));
             })
         };
-        let begun = board.begin(1, NONE, || 0, || false);
+        let begun = board.begin(1, 1, NONE, || true, || 0, || false);
         let within = matches!(begun, Begun::Within(_));
         if within {
-            board.complete(1, 1, || ());
+            board.complete(1, 1, || false, || 0);
         }
         let ended = within && board.end(1, NONE, |_| false);
         assert!(!ended);
         other.join().unwrap();
+    });
+}
+
+/// Would catch: a thread that begins by what was set up ahead, while one that has other bounds sets it up anew.
+#[test]
+fn whoever_disagrees_with_what_was_set_up_ahead_is_seen() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let board = Arc::new(Board::new(2, false));
+        let _ = board.begin(0, 1, NONE, || true, || 0, || false);
+        board.complete(1, 2, || true, || 0);
+        let (sets, begins) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let other = {
+            let (board, sets) = (Arc::clone(&board), Arc::clone(&sets));
+            thread::spawn(move || {
+                let set_up = || {
+                    sets.store(1, Relaxed);
+                    0
+                };
+                let begun = board.begin(1, 2, NONE, || false, set_up, || false);
+                assert!(matches!(begun, Begun::Disagrees | Begun::Within(_)));
+                if begun == Begun::Disagrees {
+                    let why = LoopsError::Threads { threads: 0 };
+                    board.give_up(std::sync::Arc::new(why.into()));
+                }
+            })
+        };
+        if let Begun::Within(_) = board.begin(0, 2, NONE, || true, || 0, || false) {
+            begins.store(1, Relaxed);
+        }
+        let begun_by_it = begins.load(Relaxed) == 1 && sets.load(Relaxed) == 0;
+        other.join().unwrap();
+        // By what was set up ahead, or by what the other one has set up, and never by the one while the other is set up.
+        assert!(!begun_by_it || sets.load(Relaxed) == 0);
     });
 }

@@ -207,28 +207,36 @@ fn whoever_is_late_is_overtaken() {
     assert_eq!(region.report().instances, 100);
 }
 
-/// Would catch: threads that run through many instances, and see what belongs to another one than they are in.
+/// Would catch: threads that run through many instances, and see what belongs to another one than they are in; tasks of what was set
+/// up ahead, with the bounds of the instance before.
 #[test]
-fn threads_that_overtake_each_other_carry_out_each_iteration_once() {
-    for policy in [Policy::RpSteal, Policy::StaticSteal, Policy::Guided, Policy::AwfB] {
+fn whatever_bounds_follow_each_other_each_iteration_is_carried_out_once() {
+    let policies =
+        [Policy::Static, Policy::RpSteal, Policy::StaticSteal, Policy::Guided, Policy::AwfB];
+    for (policy, overtakes) in policies.into_iter().flat_map(|p| [(p, false), (p, true)]) {
         let team = Team::new(4).unwrap();
-        let region = team.region("r").policy(policy).overtakes().build();
+        let declared = team.region("r").policy(policy);
+        let region = if overtakes { declared.overtakes().build() } else { declared.build() };
         let counts: Vec<AtomicU32> = (0..300).map(|_| AtomicU32::new(0)).collect();
         let instances = 3_000;
+        // Other bounds each time, so that each instance has other tasks; later the same for some instances.
+        let length = |instance: i64| {
+            let which = if instance < 1_000 { instance } else { instance / 5 };
+            1 + (which * 7_919) % 300
+        };
         all(4, |thread| {
             for instance in 0..instances {
-                // Other bounds each time, so that each instance has other tasks.
-                let length = 1 + (instance * 7_919) % 300;
-                let mut turn = region.begin(thread, bounds(0, length, 1)).unwrap();
+                let mut turn = region.begin(thread, bounds(0, length(instance), 1)).unwrap();
                 while let Some(part) = turn.next_task().unwrap() {
                     part.values().for_each(|i| _ = counts[i as usize].fetch_add(1, Relaxed));
                 }
             }
         });
         for (i, count) in counts.iter().enumerate() {
-            let expected = (0..instances).filter(|k| (i as i64) < 1 + (k * 7_919) % 300).count();
+            let expected = (0..instances).filter(|k| (i as i64) < length(*k)).count();
             assert_eq!(count.load(Relaxed), expected as u32, "{policy}: iteration {i}");
         }
+        assert_eq!(region.report().instances, instances as u64);
     }
 }
 
@@ -360,15 +368,21 @@ fn nothing_is_reduced_from_a_loop_that_was_given_up() {
 
 #[test]
 fn threads_that_disagree_about_a_loop_are_told() {
-    let team = Team::new(2).unwrap();
-    let region = team.region("sweep").build();
-    let results = all(2, |thread| {
-        let mut turn = region.begin(thread, bounds(0, 10 + thread as i64, 1))?;
-        while turn.next_task()?.is_some() {}
-        Ok::<(), LoopsError>(())
-    });
-    assert!(
-        results.iter().all(|result| matches!(result, Err(LoopsError::Disagrees { .. }))),
-        "{results:?}"
-    );
+    // From the third on instances are set up ahead.
+    for same in [0, 1, 2, 5] {
+        let team = Team::new(2).unwrap();
+        let region = team.region("sweep").build();
+        let results = all(2, |thread| {
+            for instance in 0..=same {
+                let more = if instance == same { thread as i64 } else { 0 };
+                let mut turn = region.begin(thread, bounds(0, 10 + more, 1))?;
+                while turn.next_task()?.is_some() {}
+            }
+            Ok::<(), LoopsError>(())
+        });
+        assert!(
+            results.iter().all(|result| matches!(result, Err(LoopsError::Disagrees { .. }))),
+            "{same}: {results:?}"
+        );
+    }
 }
