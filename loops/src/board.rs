@@ -191,8 +191,13 @@ impl Board {
         }
         let at = &*self.turnstile;
         // Where it was set up ahead that was not said so far. Nobody waits for it to be ready.
+        let was_ahead = !at.ready.has_reached(instance);
         at.ready.pass(instance);
-        at.claimed.store(instance, Release);
+        let before = instance.wrapping_sub(1);
+        if was_ahead && at.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_err() {
+            // Claimed by one that wants something else, which finds that it was begun, and gives up.
+            return;
+        }
         if sum_up() && !self.is_given_up() {
             let next = instance.wrapping_add(1);
             if self.set(next, set_up).is_some() {

@@ -6,8 +6,8 @@ use evenly_model::Nanos;
 
 /// So many instances are told together.
 const TOGETHER: usize = 16;
-/// Of longer ones each is told.
-const SHORT: Nanos = Nanos::from_micros(20);
+/// Of longer ones each is told, and none is set up before it begins.
+pub(crate) const SHORT: Nanos = Nanos::from_micros(20);
 
 /// Instances that have ended, in order.
 #[derive(Debug)]

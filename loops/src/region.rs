@@ -4,7 +4,7 @@ use crate::board::{Begun, Board};
 use crate::error::LoopsError;
 use crate::gate::Patience;
 use crate::gathering::Gathering;
-use crate::pending::Pending;
+use crate::pending::{Pending, SHORT};
 use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
 use crate::telling::Teller;
@@ -289,7 +289,8 @@ impl Region {
         } else {
             pending.tell(&mut scheduler, &mut common, carried_out.as_deref());
         }
-        (repeats, false)
+        // To set up a longer one ahead gains nothing, and other loops tell something until it begins.
+        (repeats && !stolen && makespan < SHORT && self.teller.is_none(), false)
     }
 
     /// An instance has taken so long.

@@ -8,7 +8,7 @@ use evenly_loops::board::{Begun, Board};
 use evenly_loops::gate::Patience;
 use evenly_loops::queue::{Common, Queue};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use loom::thread;
 use std::time::Duration;
 
@@ -166,7 +166,7 @@ fn nobody_waits_for_a_loop_that_is_given_up() {
                 board.give_up(std::sync::Arc::new(LoopsError::Threads { threads: 0 }.into()));
             })
         };
-        let begun = board.begin(1, 1, NONE, || true, || 0, || false);
+        let begun = board.begin(0, 1, NONE, || true, || 0, || false);
         let within = matches!(begun, Begun::Within(_));
         if within {
             board.complete(1, 1, || false, || 0);
@@ -209,5 +209,46 @@ fn whoever_disagrees_with_what_was_set_up_ahead_is_seen() {
         other.join().unwrap();
         // By what was set up ahead, or by what the other one has set up, and never by the one while the other is set up.
         assert!(!begun_by_it || sets.load(Relaxed) == 0);
+    });
+}
+
+/// Would catch: an instance that is set up anew once the other thread has ended it, and gone on.
+#[test]
+fn what_a_thread_alone_has_ended_is_not_set_up_anew() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let board = Arc::new(Board::new(2, true));
+        let _ = board.begin(0, 1, NONE, || true, || 1, || false);
+        board.complete(1, 1, || true, || 1);
+        let begun = Arc::new(AtomicUsize::new(0));
+        let other = {
+            let (board, begun) = (Arc::clone(&board), Arc::clone(&begun));
+            thread::spawn(move || {
+                let set_up = || {
+                    assert_eq!(begun.load(SeqCst), 0, "carried out by the other");
+                    1
+                };
+                match board.begin(1, 2, NONE, || false, set_up, || false) {
+                    Begun::Disagrees => {
+                        let why = LoopsError::Threads { threads: 0 };
+                        board.give_up(std::sync::Arc::new(why.into()));
+                    }
+                    Begun::Within(done) => {
+                        board.complete(2, done, || false, || 0);
+                        board.end(2, NONE, |_| false);
+                    }
+                    _ => {}
+                }
+            })
+        };
+        if let Begun::Within(_) = board.begin(0, 2, NONE, || true, || 1, || false) {
+            begun.store(1, SeqCst);
+            board.complete(2, 1, || true, || 1);
+            if board.end(2, NONE, |_| false) {
+                let _ = board.begin(0, 3, NONE, || true, || 1, || false);
+            }
+        }
+        other.join().unwrap();
     });
 }

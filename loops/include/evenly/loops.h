@@ -64,7 +64,8 @@ void evenly_region_free(evenly_region *region);
 void evenly_region_uses(evenly_region *region, int use, const void *array, size_t element_bytes, int64_t a, int64_t b);
 
 /* How iterations are handed out: auto (found by trying; if not said), static, static-steal, rp, rp-steal, guided, factoring,
- * awf-b. Before it is begun. In the environment, EVENLY_LOOPS=NAME says so for all loops for which the program does not. */
+ * awf-b. Before it is begun. In the environment, EVENLY_LOOPS=NAME says so for all loops for which the program does not. Only by
+ * static each thread has the same iterations each time; by all others one thread may carry out all of a loop. */
 void evenly_region_policy(evenly_region *region, const char *name);
 
 /* The loop ends when all of its iterations are carried out, even if a thread has not begun it: one whose CPU somebody else has. That
