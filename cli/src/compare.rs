@@ -18,6 +18,7 @@ use evenly_model::{CpuSet, Printable, Tid, or_meant, printable};
 use evenly_policies::{POLICIES, by_name, names};
 use evenly_probe::load::Unseen;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -64,13 +65,13 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
         },
         cpus: affinity::get(Tid(0)).context("cannot read own affinity mask")?,
         others: Vec::new(),
-        promise: None,
+        promises: BTreeMap::new(),
     };
     let mut shown = Shown::new(args.quiet);
     let result = run(&arms, &options, &mut executor as &mut dyn Executor, &mut shown);
     shown.bar.clear();
     let mut comparison = result?;
-    comparison.recommend(executor.promise);
+    comparison.recommend(&executor.promises);
     comparison.warnings.extend(on_others(&executor.others, &executor.cpus.to_string()));
     if !args.quiet {
         let colour =
@@ -129,15 +130,17 @@ struct Watching {
     cpus: CpuSet,
     /// A share of all CPUs for each run of which it is known.
     others: Vec<f64>,
-    /// What parts of CPUs promise, by the last run that told it.
-    promise: Option<Promise>,
+    /// What parts of CPUs promise, by the last run of each arm that told it.
+    promises: BTreeMap<String, Promise>,
 }
 
 impl Executor for Watching {
     fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
         let before = Usage::now(&self.cpus);
         let outcome = self.inner.run(arm, index)?;
-        self.promise = outcome.report.as_ref().and_then(promise_of).or(self.promise);
+        if let Some(promise) = outcome.report.as_ref().and_then(promise_of) {
+            self.promises.insert(arm.name.clone(), promise);
+        }
         if let (Ok(before), Ok(after)) = (before, Usage::now(&self.cpus)) {
             let load = after.since(&before, self.cpus.len());
             // Ticks say too little of what is shorter.

@@ -86,6 +86,8 @@ static long call(long number, long a, long b, long c, long d)
 
 /* A turn of a loop that waits takes less, with the trap. */
 #define LONGEST_TURN 5000
+/* ns in which nobody does any work. */
+#define NO_WORK 120
 /* Where another thread ran for so long, the CPU was of use to somebody. */
 #define OF_USE 20000
 /* How long a thread offers its CPU without anybody taking it before it sleeps. */
@@ -179,7 +181,7 @@ static bool waits_still(uint64_t now)
 	here.turn = here.turn && turn < since ? turn : since;
 	if (here.turn > LONGEST_TURN)
 		here.turn = LONGEST_TURN;
-	bool is_same = since <= 2 * here.turn;
+	bool is_same = since <= 2 * here.turn || since < NO_WORK;
 	if (!is_same) {
 		here.began = now;
 		here.spun = 0;

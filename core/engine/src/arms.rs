@@ -114,9 +114,9 @@ impl Arms {
         self.refused.get_or_insert_with(|| Untried { policy, why: why.to_string() });
     }
 
-    /// The one that could not be tried.
+    /// The one that could not be tried. One that was chosen was, and a thread that is refused to it later is told apart.
     pub(crate) fn untried(&self) -> Option<Untried> {
-        self.refused.clone()
+        self.refused.clone().filter(|_| self.choice().is_none())
     }
 
     /// Whether nothing is measured.

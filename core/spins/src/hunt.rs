@@ -22,8 +22,8 @@ const RESTS: [Nanos; 2] = [Nanos::from_millis(500), Nanos::from_millis(16_000)];
 const LONGER: u64 = 4;
 /// It is looked for other loops where nothing was handed over for so long.
 const HELPLESS: Nanos = Nanos::from_millis(300);
-/// Where CPUs are handed over before it was looked, as by ranks of MPI, that is not done before this has passed: to go through
-/// large files takes CPUs from the program.
+/// Where CPUs are handed over before it was looked, as by ranks of MPI, that is not done before this has passed: to take samples
+/// costs CPU time.
 const LATER: Nanos = Nanos::from_millis(2_000);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Default for Hunt {
 
 impl Hunt {
     /// It begins anew: samples cannot be taken yet.
-    pub fn waits(&mut self) {
+    fn waits(&mut self) {
         self.state = State::Waits;
     }
 

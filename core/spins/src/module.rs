@@ -107,19 +107,7 @@ impl Functions {
     /// # Errors
     /// If it is no module.
     pub fn of(bytes: &[u8]) -> Result<Self, SpinsError> {
-        Self::of_data(bytes, bytes.len() as u64)
-    }
-
-    /// Those of a file of so many bytes, of which only the tables are read.
-    ///
-    /// # Errors
-    /// If it is no module.
-    pub fn of_file(file: impl Read + Seek, size: u64) -> Result<Self, SpinsError> {
-        Self::of_data(&ReadCache::new(file), size)
-    }
-
-    fn of_data<'a>(data: impl ReadRef<'a>, size: u64) -> Result<Self, SpinsError> {
-        let file = object::File::parse(data)?;
+        let file = object::File::parse(bytes)?;
         let (machine, is_go) = (Machine::of(file.architecture()), has_go(&file));
         if machine.is_none() {
             return Ok(Self { is_go, ..Self::default() });
@@ -128,6 +116,7 @@ impl Functions {
         // What is damaged there is none of a compiler's.
         let mut all = functions(&file).unwrap_or_default();
         all.retain(|(start, _)| only.as_ref().is_none_or(|only| only.contains(start)));
+        let size = bytes.len() as u64;
         let in_file = |(start, length)| in_file(&file, start, length).filter(|f| f.end <= size);
         let mut all: Vec<Range<u64>> = all.into_iter().filter_map(in_file).collect();
         all.sort_unstable_by_key(|f| (f.start, f.end));
@@ -166,10 +155,14 @@ impl Functions {
     }
 }
 
-/// Whether a file has Go's runtime, of which only the names of its sections are read.
+/// No module has more sections.
+const MOST_SECTIONS: usize = 10_000;
+
+/// Whether a file has Go's runtime, of which only the names of its sections are read; or is so unusual that it may have.
 #[must_use]
 pub fn is_go(file: impl Read + Seek) -> bool {
-    object::File::parse(&ReadCache::new(file)).is_ok_and(|file| has_go(&file))
+    let is_unusual = |file: &object::File<'_, _>| file.sections().nth(MOST_SECTIONS).is_some();
+    object::File::parse(&ReadCache::new(file)).is_ok_and(|file| is_unusual(&file) || has_go(&file))
 }
 
 fn has_go<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> bool {
@@ -195,7 +188,7 @@ const LOCK: &str = "pthread_spin_lock";
 
 /// Addresses of the functions that alone may be looked at, where it is the C library, or stands for its allocator as jemalloc
 /// does: the rest is called while all signals are blocked.
-fn only<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Option<Vec<u64>> {
+fn only(file: &object::File<'_>) -> Option<Vec<u64>> {
     let mut is_of_system = false;
     let mut locks = Vec::new();
     for symbol in file.dynamic_symbols().filter(|s| s.is_definition()) {
@@ -209,7 +202,7 @@ fn only<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Option<Vec<u64>> {
 }
 
 /// Addresses and lengths of the functions.
-fn functions<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Result<Vec<(u64, u64)>, SpinsError> {
+fn functions(file: &object::File<'_>) -> Result<Vec<(u64, u64)>, SpinsError> {
     let Some(section) = file.section_by_name(".eh_frame") else { return Ok(Vec::new()) };
     let data = section.data()?;
     let table = EhFrame::new(data, LittleEndian);

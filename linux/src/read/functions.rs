@@ -1,21 +1,26 @@
 //! The functions of a file, of which each is gone through when a thread was seen in it: most of a large file is never needed.
 
+use crate::modules::read;
 use evenly_spins::{Functions, Machine, Spin, innermost};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A function that is longer is left out.
 const LONGEST: u64 = 16 << 20;
 
+/// Size, and seconds and nanoseconds at which it was changed last.
+type Changed = (u64, i64, i64);
+
 /// What is known of the functions of a file.
 pub struct InFile {
     /// None for one that cannot be read. When its processes have ended, it may be out of reach.
     file: Option<File>,
-    functions: OnceCell<Functions>,
+    /// With when the file was changed last, as was found there then.
+    functions: OnceCell<(Functions, Option<Changed>)>,
     /// By where a function begins: where threads wait in it.
     spins: RefCell<HashMap<u64, Vec<Spin>>>,
 }
@@ -34,18 +39,26 @@ impl InFile {
     }
 
     fn functions(&self) -> &Functions {
-        self.functions.get_or_init(|| {
-            let of = |file: &File| Functions::of_file(file, file.metadata().ok()?.len()).ok();
-            let found = careful(|| self.file().and_then(of)).flatten();
-            found.filter(|f| f.machine() == Machine::HOST).unwrap_or_default()
-        })
+        let found = self.functions.get_or_init(|| {
+            let changed = self.changed();
+            let bytes = self.file().and_then(read);
+            let found = bytes.and_then(|bytes| careful(|| Functions::of(&bytes).ok()).flatten());
+            (found.filter(|f| f.machine() == Machine::HOST).unwrap_or_default(), changed)
+        });
+        &found.0
     }
 
+    fn changed(&self) -> Option<Changed> {
+        let metadata = self.file()?.metadata().ok()?;
+        Some((metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
+    }
+
+    /// None of a file that was written since its functions were looked for.
     fn code(&self, function: &Range<u64>) -> Option<Vec<u8>> {
         let length = Some(function.end - function.start).filter(|length| *length <= LONGEST)?;
         let mut code = vec![0; usize::try_from(length).ok()?];
         self.file()?.read_exact_at(&mut code, function.start).ok()?;
-        Some(code)
+        (self.functions.get()?.1 == self.changed()).then_some(code)
     }
 
     /// Where in the file that loop is in which threads wait who were seen at this place of the file; None where they do not.
@@ -92,6 +105,7 @@ fn careful<T>(look: impl FnOnce() -> T) -> Option<T> {
 mod tests {
     use super::*;
     use evenly_spins::Module;
+    use std::io::Write;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[inline(never)]
@@ -118,5 +132,22 @@ mod tests {
         assert_eq!(spins, whole.spins);
         let none = InFile::new(None);
         assert!(none.spin_at(whole.spins[0].offset).is_none() && none.spins().is_empty());
+    }
+
+    /// Would catch: places of the functions of one build in the code of the next.
+    #[test]
+    fn of_a_file_that_is_written_meanwhile_nothing_more_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("copy");
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        let whole = Module::of(&std::fs::read(&copy).unwrap()).unwrap();
+        let in_file = InFile::new(File::open(&copy).ok());
+        let starts = whole.spins.iter().map(|spin| spin.turn.start);
+        let functions: std::collections::BTreeMap<u64, u64> =
+            starts.map(|at| (in_file.functions().around(at).unwrap().start, at)).collect();
+        let mut places = functions.into_values();
+        assert!(in_file.spin_at(places.next().unwrap()).is_some());
+        File::options().append(true).open(&copy).unwrap().write_all(b"more").unwrap();
+        assert!(in_file.spin_at(places.next().unwrap()).is_none());
     }
 }

@@ -133,7 +133,8 @@ impl Modules {
 
     /// Whether the file of a mapping has Go's runtime.
     pub fn is_go(&mut self, proc: &Proc, pid: Pid, code: &Code) -> bool {
-        let is_go = || open(proc, pid, code).is_some_and(is_go);
+        let is_small = |file: &File| file.metadata().is_ok_and(|m| m.len() <= LARGEST);
+        let is_go = || open(proc, pid, code).filter(is_small).is_some_and(is_go);
         *self.go.entry((code.inode, code.path.clone())).or_insert_with(is_go)
     }
 

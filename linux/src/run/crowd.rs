@@ -6,8 +6,9 @@ use std::collections::{HashMap, HashSet};
 
 /// A thread wants to run if it ran or waited for a CPU for this part of the time.
 const WANTS: f64 = 0.5;
-/// One that takes part ran or waited for this part of the time: also where it sleeps so that others can run.
-const TAKES_PART: f64 = 0.1;
+/// One that takes part ran or waited for this part of the time: also where it sleeps so that others can run, as it looks
+/// once a millisecond.
+const TAKES_PART: f64 = 0.005;
 /// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
 const CROWDED: f64 = 0.1;
 /// Of so many threads times are read.

@@ -495,9 +495,8 @@ impl<P: Places> HandOver<P> {
             if self.spin {
                 let proved = match self.modules.of(&self.proc, pid, &code) {
                     Some(module) if module.machine == Machine::HOST => module.spins.clone(),
-                    Some(_) => Vec::new(),
-                    // It is gone through meanwhile.
-                    None => self.seen_in(&code),
+                    // It is gone through meanwhile, or is too large.
+                    _ => self.seen_in(&code),
                 };
                 all.extend(proved.iter().filter_map(|spin| found(spin, false)));
             }

@@ -29,7 +29,7 @@ int wait_for(int events)
 	while (events) {
 		turns++, events -= opal_progress();
 #ifdef WORKS
-		for (volatile int work = turns % 3 ? 0 : 300; work; work--)
+		for (volatile int work = turns % 3 ? 0 : 1000; work; work--)
 			;
 #endif
 	}

@@ -325,6 +325,8 @@ static void accepted(void)
 		else
 			CHECK(sigwait(&all, &found) == 0);
 		CHECK((i % 2 ? (int)info.ssi_signo : found) == SIGUSR1);
+		/* Until then the other one spins. */
+		sleep_ms(1);
 		atomic_fetch_add(&handled, 1);
 	}
 	pthread_join(other, NULL);

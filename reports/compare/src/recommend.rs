@@ -8,6 +8,7 @@ use crate::verdict::{Finding, Verdict};
 use evenly_engine::{Promise, Seen, is_unequal, most_beyond_mean};
 use evenly_model::Nanos;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The program without evenly, the policy where nothing else is named, and what gives threads parts of CPUs.
 const KERNEL: &str = "kernel";
@@ -27,6 +28,12 @@ pub fn promise_of(report: &Value) -> Option<Promise> {
     let of_probe = report["probe"]["threads"].as_array().into_iter().flatten();
     let phases = of_probe.filter_map(|t| t["phases"].as_u64()).max().filter(|n| *n > 0);
     let seconds = report["balanced_s"].as_f64()?;
+    // The list has also those that have left: where others came for them, nobody knows who computed beside whom.
+    let domains = report["domains"].as_array()?.iter();
+    let at_once = domains.map(|d| d["threads"].as_u64()).sum::<Option<u64>>()?;
+    if (at_once as usize) < computed.len() {
+        return None;
+    }
     let seen = Seen {
         threads: computed.len(),
         cpus: cpus.len(),
@@ -37,10 +44,12 @@ pub fn promise_of(report: &Value) -> Option<Promise> {
 }
 
 impl Comparison {
-    /// Recommends one of the arms. `promise` is that of parts of CPUs, where it is known.
-    pub fn recommend(&mut self, promise: Option<Promise>) {
+    /// Recommends one of the arms. `promises` are those of parts of CPUs, by arm, where they are known.
+    pub fn recommend(&mut self, promises: &BTreeMap<String, Promise>) {
         self.recommended = self.best().map(|(policy, mut reason)| {
-            reason.extend(self.untried(&policy, promise));
+            // The kernel tells nothing of its threads.
+            let promise = promises.get(&policy).or_else(|| promises.get(USUAL));
+            reason.extend(self.untried(&policy, promise.copied()));
             Recommended { policy, reason }
         });
     }

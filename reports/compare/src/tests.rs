@@ -3,7 +3,7 @@
 use crate::*;
 use evenly_engine::Promise;
 use evenly_model::stats::Random;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
 
 /// Answers every run from a function of arm and index, and remembers which arms ran.
@@ -79,7 +79,10 @@ fn recommended(took: &[(&str, f64)], runs: usize, promise: Option<Promise>) -> O
     });
     let options = Options { runs, ..Options::default() };
     let mut c = compare(&arms(&names), &options, &mut executor, &mut Silent).unwrap();
-    c.recommend(promise);
+    // The kernel tells nothing, nor do all others of an arm with other variables.
+    let tell = took.iter().map(|t| t.0).chain(["auto"]).filter(|name| *name != "kernel");
+    let promises = tell.filter_map(|name| Some((String::from(name), promise?)));
+    c.recommend(&promises.chain([(String::from("auto:X=1"), Promise::Long)]).collect());
     let r = c.recommended.clone()?;
     let line = format!("recommended: {}, as {}", r.policy, r.reason);
     assert!(table(&c, false).contains(&line));
@@ -117,7 +120,11 @@ fn reports_say_whether_work_is_unequal() {
         let threads =
             computed.map(|s| serde_json::json!({"ran_s": s + spun.unwrap_or(0.0), "spun_s": spun}));
         let probe = serde_json::json!({"threads": [{"phases": phases}]});
-        let all = serde_json::json!({"threads": threads, "cpus": cpus, "balanced_s": 8.0, "probe": probe});
+        let mut all = serde_json::json!({"threads": threads, "cpus": cpus, "balanced_s": 8.0, "probe": probe});
+        // One of them came after another had left.
+        all["domains"] = serde_json::json!([{"threads": 2}]);
+        assert_eq!(promise_of(&all), None);
+        all["domains"] = serde_json::json!([{"threads": 2}, {"threads": 1}]);
         promise_of(&all)
     };
     assert_eq!(report([4.0, 1.0, 1.0], Some(1.0), "0-1", 100), Some(Promise::Gain));
@@ -382,7 +389,7 @@ fn validate(comparison: &Comparison) {
 #[test]
 fn the_json_is_as_its_schema_says() {
     let mut comparison = sample();
-    comparison.recommend(None);
+    comparison.recommend(&BTreeMap::new());
     validate(&comparison);
     let schema = schema();
     let value = serde_json::to_value(&comparison).unwrap();
