@@ -81,11 +81,10 @@ impl Room {
 
     /// Four threads of a loop over a triangle, of which the first has least to compute, on two CPUs; they spin
     /// while they wait.
-    fn run(&self, nice_limit: u32, cpus: &str) -> Running {
+    fn run(&self, options: &[&str], nice_limit: u32, cpus: &str) -> Running {
         let said = File::create(self.dir.path().join("said")).unwrap();
         let mut c = self.command(nice_limit);
-        c.args(["run", "-v", "--policy", "hpc-auto"]);
-        c.args(["--period", "10ms", "--budget", "50", "--no-guard", "--threads", "4"]);
+        c.args(["run", "-v", "--period", "10ms", "--budget", "50", "--threads", "4"]).args(options);
         c.args(["--cpus", cpus, "--", self.program.as_str(), "--threads", "4", "--rows", "240"]);
         c.args(["--sweeps", "1000000", "--iters", &steps()]);
         c.env("KMP_LIBRARY", "turnaround").env("KMP_USE_YIELD", "0");
@@ -124,11 +123,18 @@ fn steps() -> String {
     (80 * per_ms / (240 * 241 / 2)).max(1).to_string()
 }
 
+/// With parts of CPUs from the start, whatever comes of it.
+const OF_PARTS: [&str; 3] = ["--policy", "hpc-auto", "--no-guard"];
+
 /// Starts the program under evenly and waits until this is so. None is a skip.
-fn until(nice_limit: u32, so: impl Fn(&Room, Pid) -> bool) -> Option<(Room, Running, Program)> {
+fn until(
+    options: &[&str],
+    nice_limit: u32,
+    so: impl Fn(&Room, Pid) -> bool,
+) -> Option<(Room, Running, Program)> {
     let cpus = whole()?.iter().take(2).collect::<CpuSet>().to_string();
     let room = Room::new(nice_limit)?;
-    let evenly = room.run(nice_limit, &cpus);
+    let evenly = room.run(options, nice_limit, &cpus);
     let program = program_of(&evenly);
     evenly_testing::wait_for_ok("the shares to be decided on", || {
         so(&room, program.0)
@@ -152,7 +158,7 @@ fn who_may_take_nice_values_back_has_the_others_lowered_and_given_back() {
         assert!(nice.iter().all(|n| *n >= 0), "nobody may be raised: {nice:?}");
         nice.len() >= 4 && nice.contains(&0) && nice.iter().any(|n| *n >= 3)
     };
-    let Some((room, evenly, program)) = until(20, lowered) else { return };
+    let Some((room, evenly, program)) = until(&OF_PARTS, 20, lowered) else { return };
     signal(evenly.pid(), Signal::KILL);
     wait_until("all to have what they had", || nice(program.0).iter().all(|n| *n == 0));
     assert!(nice(program.0).len() >= 4, "the program runs on");
@@ -171,7 +177,7 @@ fn who_may_not_has_nobody_lowered_and_is_told_what_would_mend_that() {
         as_met(program);
         room.said().contains(KEEPS)
     };
-    let Some((room, evenly, program)) = until(0, told) else { return };
+    let Some((room, evenly, program)) = until(&OF_PARTS, 0, told) else { return };
     let said = room.said();
     let line = said.lines().find(|l| l.contains(KEEPS)).unwrap();
     let why = format!("RLIMIT_NICE (ulimit -e) is 0, needed is {}", 20 - met);
@@ -181,6 +187,24 @@ fn who_may_not_has_nobody_lowered_and_is_told_what_would_mend_that() {
     signal(evenly.pid(), Signal::KILL);
     wait_until("the journal to be removed", || no_journal(&room.home().join("state")));
     as_met(program.0);
+}
+
+/// Would catch: an arm that is not tried in silence, so that nobody knows what would make the program faster.
+#[test]
+#[ignore = "needs root and clang: ./dev test --all"]
+fn who_may_not_is_told_that_an_arm_could_not_be_tried() {
+    let told = |room: &Room, _: Pid| room.said().contains(KEEPS);
+    let Some((room, mut evenly, program)) = until(&["--policy", "auto"], 0, told) else { return };
+    let met = sched::get(Tid(0)).unwrap().nice;
+    signal(program.0, Signal::TERM);
+    wait_until("evenly to end", || !evenly.is_alive());
+    let said = room.said();
+    let untried = "The threads have unequal work, but hpc-auto could not be tried: ";
+    let line = said.lines().find(|l| l.contains(untried)).unwrap_or_else(|| panic!("{said}"));
+    let why = format!("RLIMIT_NICE (ulimit -e) is 0, needed is {}", 20 - met);
+    for words in [why.as_str(), "prlimit --pid"] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
 }
 
 fn no_journal(state: &Path) -> bool {
