@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 
 /// A thread wants to run if it ran or waited for a CPU for this part of the time.
 const WANTS: f64 = 0.5;
-/// One that takes part ran or waited for this part of the time: also where it sleeps so that others can run, as it looks
-/// once a millisecond.
-const TAKES_PART: f64 = 0.005;
+/// One that takes part ran for this part of the time: also where it sleeps so that others can run, as it looks once a
+/// millisecond. Those that libraries have for themselves run for less.
+const TAKES_PART: f64 = 0.002;
 /// The part of the time for which threads that want to run wait for a CPU, in all, where they crowd it.
 const CROWDED: f64 = 0.1;
 /// Of so many threads times are read.
@@ -67,9 +67,8 @@ impl Crowd {
                 waited += waits;
                 self.ran += ran;
                 self.wanted += ran + waits;
-                let part = (ran + waits).0 as f64 / elapsed.0.max(1) as f64;
-                self.taking_part += usize::from(part >= TAKES_PART);
-                if part >= WANTS {
+                self.taking_part += usize::from(ran.0 as f64 >= TAKES_PART * elapsed.0 as f64);
+                if (ran + waits).0 as f64 >= WANTS * elapsed.0 as f64 {
                     self.wants.insert(tid);
                 }
             }

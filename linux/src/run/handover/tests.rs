@@ -81,11 +81,11 @@ impl Program {
         self.passes_for(self.times.len(), of_each)
     }
 
-    /// The same, while all others than the first sleep.
+    /// The same, while all others than the first wait for a moment, and hardly run.
     fn passes_for(&mut self, first: usize, of_each: (u64, u64)) -> bool {
         self.now_ms += 20;
         for (i, (ran, waited)) in self.times.iter_mut().enumerate() {
-            let of_each = if i < first { of_each } else { (0, 0) };
+            let of_each = if i < first { of_each } else { (0, 1) };
             (*ran, *waited) = (*ran + of_each.0, *waited + of_each.1);
             let tid = PID + i as i32;
             let task = self.proc.path().join(format!("{PID}/task/{tid}"));
