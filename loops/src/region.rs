@@ -270,27 +270,25 @@ impl Region {
             Measured { time, iterations }
         };
         let stolen = self.lanes.iter().filter(here).any(|lane| lane.stolen.load(Relaxed) > 0);
-        let repeats = self.repeats.load(Relaxed);
+        let ahead = self.repeats.load(Relaxed) && !stolen && self.teller.is_none();
         let mut pending = lock(&self.pending);
         let waits = pending.add(self.lanes.iter().zip(self.shown.lengths()).map(of), makespan);
         self.takes(makespan);
-        if waits && repeats && !stolen && self.teller.is_none() {
+        if waits && ahead {
             return (true, true);
         }
         drop(pending);
         let carried_out = stolen.then(|| self.shown.take_carried_out());
         let (mut scheduler, mut common) = (lock(&self.scheduler), lock(&self.team.common));
         let mut pending = lock(&self.pending);
-        if let Some(teller) = &self.teller {
-            // Of each instance, as none waits where somebody wants to be told.
-            let measured = pending.last().to_vec();
-            pending.tell(&mut scheduler, &mut common, carried_out.as_deref());
+        let told = self.teller.as_ref().map(|teller| (teller, pending.last().to_vec()));
+        pending.tell(&mut scheduler, &mut common, carried_out.as_deref());
+        // Of each instance, as none waits where somebody wants to be told.
+        if let Some((teller, measured)) = told {
             teller.ends(&measured, makespan, scheduler.policy(), &common.powers);
-        } else {
-            pending.tell(&mut scheduler, &mut common, carried_out.as_deref());
         }
         // To set up a longer one ahead gains nothing, and other loops tell something until it begins.
-        (repeats && !stolen && makespan < SHORT && self.teller.is_none(), false)
+        (ahead && makespan < SHORT, false)
     }
 
     /// An instance has taken so long.

@@ -152,6 +152,11 @@ fn whoever_is_overtaken_sees_it() {
     });
 }
 
+/// For whatever reason.
+fn give_up(board: &Board) {
+    board.give_up(std::sync::Arc::new(LoopsError::Threads { threads: 0 }.into()));
+}
+
 /// Would catch: a thread that waits for one that has left.
 #[test]
 fn nobody_waits_for_a_loop_that_is_given_up() {
@@ -163,7 +168,7 @@ fn nobody_waits_for_a_loop_that_is_given_up() {
             let board = Arc::clone(&board);
             thread::spawn(move || {
                 board.begin(1, 1, NONE, || true, || 0, || false);
-                board.give_up(std::sync::Arc::new(LoopsError::Threads { threads: 0 }.into()));
+                give_up(&board);
             })
         };
         let begun = board.begin(0, 1, NONE, || true, || 0, || false);
@@ -197,8 +202,7 @@ fn whoever_disagrees_with_what_was_set_up_ahead_is_seen() {
                 let begun = board.begin(1, 2, NONE, || false, set_up, || false);
                 assert!(matches!(begun, Begun::Disagrees | Begun::Within(_)));
                 if begun == Begun::Disagrees {
-                    let why = LoopsError::Threads { threads: 0 };
-                    board.give_up(std::sync::Arc::new(why.into()));
+                    give_up(&board);
                 }
             })
         };
@@ -230,10 +234,7 @@ fn what_a_thread_alone_has_ended_is_not_set_up_anew() {
                     1
                 };
                 match board.begin(1, 2, NONE, || false, set_up, || false) {
-                    Begun::Disagrees => {
-                        let why = LoopsError::Threads { threads: 0 };
-                        board.give_up(std::sync::Arc::new(why.into()));
-                    }
+                    Begun::Disagrees => give_up(&board),
                     Begun::Within(done) => {
                         board.complete(2, done, || false, || 0);
                         board.end(2, NONE, |_| false);

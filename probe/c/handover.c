@@ -173,6 +173,13 @@ static void has_lost_slice(struct keeping *keeping, uint64_t now)
 
 static __thread struct keeping at_places __attribute__((tls_model("initial-exec")));
 
+/* If this thread waits now, then from here on. */
+static void begins_to_wait(uint64_t now)
+{
+	here.began = now;
+	here.spun = 0;
+}
+
 /* Whether this thread has done no more than to look again since the last time; else this is another wait. */
 static bool waits_still(uint64_t now)
 {
@@ -182,10 +189,8 @@ static bool waits_still(uint64_t now)
 	if (here.turn > LONGEST_TURN)
 		here.turn = LONGEST_TURN;
 	bool is_same = since <= 2 * here.turn || since < NO_WORK;
-	if (!is_same) {
-		here.began = now;
-		here.spun = 0;
-	}
+	if (!is_same)
+		begins_to_wait(now);
 	return is_same;
 }
 

@@ -32,10 +32,8 @@ static bool seems_to_wait(struct evenly_place *place, uint64_t at, const ucontex
 	bool is_short = now - here.last < LONGEST_TURN;
 	for (unsigned i = 0; i < REMEMBERED && is_short; i++)
 		if (turns.seen[i] == registers) {
-			if (++turns.repeated == SURE) {
-				here.began = now;
-				here.spun = 0;
-			}
+			if (++turns.repeated == SURE)
+				begins_to_wait(now);
 			return turns.repeated >= SURE;
 		}
 	turns.seen[turns.next++ % REMEMBERED] = registers;

@@ -91,8 +91,7 @@ static bool looks_again(void)
 		return false;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), turn_of_loops = here.turn;
 	if (now - here.last >= AGAIN) {
-		here.began = now;
-		here.spun = 0;
+		begins_to_wait(now);
 		return false;
 	}
 	/* Ranks and loops have turns of their own. */

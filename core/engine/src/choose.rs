@@ -3,7 +3,7 @@
 use crate::balancer::Balancer;
 use crate::lead::Turn;
 use crate::managed::ManagedThread;
-use crate::promise::{is_unequal, most_beyond_mean};
+use crate::promise::is_unequal;
 use crate::{Choice, Observer, weights};
 use evenly_model::Nanos;
 
@@ -22,7 +22,7 @@ impl Balancer {
         let equal = || {
             let expected = |t: &ManagedThread| Some(agents?.expected(t.meta.id)?.0 as f64);
             let expected: Option<Vec<f64>> = members.iter().map(expected).collect();
-            expected.is_some_and(|e| !is_unequal(most_beyond_mean(e.iter().copied())))
+            expected.is_some_and(|e| !is_unequal(e.iter().copied()))
         };
         let changed = self.arms.point(now, members, place, (is_answered, &equal));
         let turn = match (self.arms.compares(), self.arms.act()) {

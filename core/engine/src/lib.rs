@@ -58,7 +58,7 @@ pub use machine::{
     RankActivity, Reader, Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
 };
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
-pub use promise::{Promise, Seen, is_unequal, most_beyond_mean};
+pub use promise::{Promise, Seen, is_unequal};
 pub use speed::LEAST_WANTED;
 pub use summary::{
     Choice, CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary, Untried,

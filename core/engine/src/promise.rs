@@ -57,16 +57,15 @@ impl Seen {
 }
 
 /// What the one with most work computes beyond the mean of all, as a part of that.
-#[must_use]
-pub fn most_beyond_mean(computed: impl Iterator<Item = f64> + Clone) -> f64 {
+pub(crate) fn most_beyond_mean(computed: impl Iterator<Item = f64> + Clone) -> f64 {
     let (all, most) = (computed.clone().sum::<f64>(), computed.clone().fold(0.0, f64::max));
     if all > 0.0 { most * computed.count() as f64 / all - 1.0 } else { 0.0 }
 }
 
-/// Whether threads have unequal work of which one computed so much beyond the mean, over a run.
+/// Whether threads have unequal work that computed so much over a run.
 #[must_use]
-pub fn is_unequal(beyond: f64) -> bool {
-    beyond > UNEQUAL
+pub fn is_unequal(computed: impl Iterator<Item = f64> + Clone) -> bool {
+    most_beyond_mean(computed) > UNEQUAL
 }
 
 #[cfg(test)]
@@ -90,6 +89,6 @@ mod tests {
         let beyond = |computed: &[f64]| most_beyond_mean(computed.iter().copied());
         assert!((beyond(&[1.0, 1.0, 4.0, 2.0]) - 1.0).abs() < 1e-12);
         assert_eq!([beyond(&[3.0, 3.0]), beyond(&[]), beyond(&[0.0, 0.0])], [0.0; 3]);
-        assert!(is_unequal(0.21) && !is_unequal(0.2));
+        assert!(is_unequal([1.21, 0.79].into_iter()) && !is_unequal([1.2, 0.8].into_iter()));
     }
 }

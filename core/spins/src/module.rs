@@ -3,9 +3,7 @@
 use crate::machine::Machine;
 use crate::wait::Wait;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection};
-use object::{
-    Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags,
-};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SegmentFlags};
 use std::io::{Read, Seek};
 use std::ops::Range;
 
@@ -38,8 +36,6 @@ pub struct Module {
     pub spins: Vec<Spin>,
     /// For which kind of processor it is; None for one that is not known.
     pub machine: Option<Machine>,
-    /// It has Go's runtime, which handles all signals by itself, past the C library.
-    pub is_go: bool,
 }
 
 impl Module {
@@ -64,7 +60,7 @@ impl Module {
         }
         spins.sort_unstable_by_key(|spin| spin.offset);
         spins.dedup_by_key(|spin| spin.offset);
-        Ok(Self { spins, machine: functions.machine, is_go: functions.is_go })
+        Ok(Self { spins, machine: functions.machine })
     }
 
     /// Loops around these places of a file that may wait, of which that is not proved.
@@ -98,7 +94,6 @@ pub struct Functions {
     /// Where they are in the file, in rising order.
     all: Vec<Range<u64>>,
     machine: Option<Machine>,
-    is_go: bool,
 }
 
 impl Functions {
@@ -108,9 +103,9 @@ impl Functions {
     /// If it is no module.
     pub fn of(bytes: &[u8]) -> Result<Self, SpinsError> {
         let file = object::File::parse(bytes)?;
-        let (machine, is_go) = (Machine::of(file.architecture()), has_go(&file));
+        let machine = Machine::of(file.architecture());
         if machine.is_none() {
-            return Ok(Self { is_go, ..Self::default() });
+            return Ok(Self::default());
         }
         let only = only(&file);
         // What is damaged there is none of a compiler's.
@@ -120,7 +115,7 @@ impl Functions {
         let in_file = |(start, length)| in_file(&file, start, length).filter(|f| f.end <= size);
         let mut all: Vec<Range<u64>> = all.into_iter().filter_map(in_file).collect();
         all.sort_unstable_by_key(|f| (f.start, f.end));
-        Ok(Self { all, machine, is_go })
+        Ok(Self { all, machine })
     }
 
     /// For which kind of processor it is; None for one that is not known.
@@ -158,16 +153,15 @@ impl Functions {
 /// No module has more sections.
 const MOST_SECTIONS: usize = 10_000;
 
-/// Whether a file has Go's runtime, of which only the names of its sections are read; or is so unusual that it may have.
+/// Whether a file has Go's runtime, which handles all signals by itself, past the C library; or is so unusual that it may have. Only
+/// the names of its sections are read.
 #[must_use]
 pub fn is_go(file: impl Read + Seek) -> bool {
-    let is_unusual = |file: &object::File<'_, _>| file.sections().nth(MOST_SECTIONS).is_some();
-    object::File::parse(&ReadCache::new(file)).is_ok_and(|file| is_unusual(&file) || has_go(&file))
-}
-
-fn has_go<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> bool {
+    let cache = ReadCache::new(file);
+    let Ok(file) = object::File::parse(&cache) else { return false };
     let names = [".gopclntab", ".go.buildinfo", ".note.go.buildid"];
-    names.iter().any(|name| file.section_by_name(name).is_some())
+    file.sections().nth(MOST_SECTIONS).is_some()
+        || names.iter().any(|name| file.section_by_name(name).is_some())
 }
 
 /// The code of a function.
@@ -226,11 +220,7 @@ fn functions(file: &object::File<'_>) -> Result<Vec<(u64, u64)>, SpinsError> {
 }
 
 /// Where a function is in the file; None where it is not all in one executable segment.
-fn in_file<'a>(
-    file: &object::File<'a, impl ReadRef<'a>>,
-    start: u64,
-    length: u64,
-) -> Option<Range<u64>> {
+fn in_file(file: &object::File<'_>, start: u64, length: u64) -> Option<Range<u64>> {
     let runs =
         |flags| matches!(flags, SegmentFlags::Elf { p_flags } if p_flags & object::elf::PF_X != 0);
     file.segments().filter(|s| runs(s.flags())).find_map(|s| {

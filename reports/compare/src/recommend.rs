@@ -5,7 +5,7 @@
 
 use crate::comparison::{ArmResult, Comparison, Recommended};
 use crate::verdict::{Finding, Verdict};
-use evenly_engine::{Promise, Seen, is_unequal, most_beyond_mean};
+use evenly_engine::{Promise, Seen, is_unequal};
 use evenly_model::Nanos;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub fn promise_of(report: &Value) -> Option<Promise> {
     let seen = Seen {
         threads: computed.len(),
         cpus: cpus.len(),
-        unequal: is_unequal(most_beyond_mean(computed.iter().copied())),
+        unequal: is_unequal(computed.iter().copied()),
         epoch: phases.map(|phases| Nanos::from_secs_f64(seconds / phases as f64)),
     };
     Some(seen.promise())

@@ -4,7 +4,7 @@
 
 use crate::case::Case;
 use crate::{Finding, Kind};
-use evenly_engine::{Promise, Seen, is_unequal, most_beyond_mean};
+use evenly_engine::{Promise, Seen, is_unequal};
 use evenly_model::Nanos;
 use serde::Serialize;
 
@@ -25,11 +25,10 @@ pub struct Recommended {
 impl Case<'_> {
     /// What parts of CPUs promise where work is `uneven`, by the rule for that.
     pub(crate) fn promise(&self, uneven: bool) -> Promise {
-        let beyond = most_beyond_mean(self.threads.iter().map(|t| self.work(t)));
         Seen {
             threads: self.n(),
             cpus: self.m(),
-            unequal: uneven && is_unequal(beyond),
+            unequal: uneven && is_unequal(self.threads.iter().map(|t| self.work(t))),
             epoch: self.epoch(),
         }
         .promise()
