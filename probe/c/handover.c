@@ -241,16 +241,26 @@ static struct evenly_place *find(uint64_t at)
 
 #include "handover_machine.h"
 
-/* Puts the instruction back. Where that cannot be, each thread that comes there traps and goes on. */
-static void restore(uint64_t at, uint32_t first)
+/* Puts the instruction back. Where that cannot be, or somebody else changes it, each thread that comes there traps and goes on. */
+static void restore(struct evenly_place *place, uint64_t at)
 {
-	/* Not by the library, where a thread could be cancelled. */
-	long memory = CALL(SYS_openat, AT_FDCWD, "/proc/self/mem", O_WRONLY | O_CLOEXEC);
-	if (memory < 0)
+	if (atomic_exchange(&place->changed_inside, 1))
 		return;
-	/* Their lowest byte comes first on all of these processors. */
-	CALL(SYS_pwrite64, memory, &first, BREAKPOINT_BYTES, at);
-	CALL(SYS_close, memory);
+	long memory = -1;
+	if (!atomic_load(&place->changed_outside)) {
+		/* Not by the library, where a thread could be cancelled. */
+		memory = CALL(SYS_openat, AT_FDCWD, "/proc/self/mem", O_WRONLY | O_CLOEXEC);
+	}
+	if (memory >= 0) {
+		/* Their lowest byte comes first on all of these processors. What is behind the breakpoint is executed by nobody,
+		 * for as long as that is there. */
+		uint32_t first = GET(place->first), behind = HIDDEN_BYTES - BREAKPOINT_BYTES;
+		if (behind)
+			CALL(SYS_pwrite64, memory, (char *)&first + BREAKPOINT_BYTES, behind, at + BREAKPOINT_BYTES);
+		CALL(SYS_pwrite64, memory, &first, BREAKPOINT_BYTES, at);
+		CALL(SYS_close, memory);
+	}
+	atomic_store(&place->changed_inside, 0);
 }
 
 /* This process has filters of system calls of which nothing is known. */
@@ -266,7 +276,7 @@ static void stand_down(void)
 		struct evenly_place *place = &shared->places[i];
 		uint64_t at = atomic_load_explicit(&place->at, memory_order_acquire);
 		if (at && GET(place->space) == space && GET(place->wanted))
-			restore(at, GET(place->first));
+			restore(place, at);
 	}
 }
 
@@ -312,11 +322,10 @@ static void trapped(int signal, siginfo_t *info, void *context)
 		pass_on(signal, info, context);
 		return;
 	}
-	uint32_t first = GET(place->first);
-	uint64_t next = goes_on_at(at, first, context);
+	uint64_t next = goes_on_at(at, GET(place->first), context);
 	if (!next) {
 		/* Evenly makes no place of any other instruction; if one is there, it is executed as it is. */
-		restore(at, first);
+		restore(place, at);
 		go_on(context, at);
 		errno = before;
 		return;
@@ -329,16 +338,37 @@ static void trapped(int signal, siginfo_t *info, void *context)
 		if (waits)
 			hand_over(place, now);
 	} else {
-		restore(at, first);
+		restore(place, at);
 	}
 	here.last = clock_ns(CLOCK_MONOTONIC);
 	errno = before;
+}
+
+/* A debugger has taken the trap of a breakpoint, and let the thread go on behind it: there is an instruction that is none. The
+ * thread goes back. */
+static void met_guard(int signal, siginfo_t *info, void *context)
+{
+	bool was_sent = info->si_code <= 0;
+	uint64_t at = trapped_at(context);
+	if (!was_sent && find(at)) {
+		go_on(context, at);
+		return;
+	}
+	/* The program dies of it: there, or of the one that it was sent. */
+	struct sigaction by_default = { .sa_handler = SIG_DFL };
+	set_action(signal, &by_default, NULL);
+	if (was_sent)
+		CALL(SYS_tgkill, getpid(), CALL(SYS_gettid), signal);
 }
 
 static bool handle(void)
 {
 	if (!BREAKPOINT_BYTES)
 		return false;
+	/* A program that handles SIGILL itself takes that over. */
+	struct sigaction guard = { .sa_sigaction = met_guard, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER }, of_guard;
+	if (HIDDEN_BYTES > BREAKPOINT_BYTES && set_action(SIGILL, NULL, &of_guard) == 0 && of_guard.sa_handler == SIG_DFL)
+		set_action(SIGILL, &guard, NULL);
 	/* On the stack of the thread: alternative stacks can be too small for two handlers. A handler of the program that
 	 * interrupts this one may come to a breakpoint as well, so that the signal is not blocked meanwhile. */
 	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };
@@ -428,7 +458,7 @@ __attribute__((constructor)) static void begin(void)
 		forget_others();
 		if (handle()) {
 			unblock();
-			own = take_space(of_program.sa_handler != SIG_DFL);
+			own = take_space(false);
 		} else {
 			shared = NULL;
 		}

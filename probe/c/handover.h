@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define EVENLY_HANDOVER_MAGIC UINT64_C(0x7265766f646e6168) /* "handover", little-endian */
-#define EVENLY_HANDOVER_VERSION 5
+#define EVENLY_HANDOVER_VERSION 6
 #define EVENLY_HANDOVER_VARIABLE "EVENLY_HANDOVER"
 /* What the file's name in /proc begins with. */
 #define EVENLY_HANDOVER_NAME "/memfd:evenly-handover"
@@ -37,7 +37,7 @@
 /* A process that takes part. */
 struct evenly_space {
 	_Atomic uint64_t who;   /* its number, plus 2^32 times the space of its addresses; 0: free */
-	_Atomic uint32_t taken; /* 1: nothing is to be changed in it: the program handles SIGTRAP, or filters system calls */
+	_Atomic uint32_t taken; /* 1: nothing is to be changed in it, as it filters system calls */
 	uint32_t unused;
 };
 
@@ -52,12 +52,14 @@ struct evenly_place {
 	_Atomic uint64_t given;  /* ns for which others ran meanwhile, or threads slept so that others could */
 	_Atomic uint64_t slept;  /* ns for which threads slept here */
 	/* Written by evenly, before the address. */
-	_Atomic uint32_t first;  /* what the breakpoint hides of the instruction: the first byte, or all (aarch64) */
+	_Atomic uint32_t first;  /* what the instruction begins with: two bytes, or all four (aarch64) */
 	/* Written by both. */
 	_Atomic uint32_t doubt;  /* 0, EVENLY_DOUBTED, EVENLY_REFUTED */
 	/* Written by programs. */
 	_Atomic uint64_t differs; /* turns with registers that no thread had there before, where it is doubted */
-	uint32_t unused[2];
+	/* Who changes the instruction says so first, and leaves it as it is where the other one says so. */
+	_Atomic uint32_t changed_outside; /* written by evenly */
+	_Atomic uint32_t changed_inside;  /* written by programs */
 };
 
 struct evenly_handover {

@@ -18,6 +18,8 @@ static uint64_t mixed(uint64_t hash, const void *words, size_t bytes)
 #if defined(__x86_64__)
 #define BREAKPOINT_CODE SI_KERNEL
 #define BREAKPOINT_BYTES 1
+/* Two, as behind the breakpoint of a jump there is a guard. */
+#define HIDDEN_BYTES 2
 
 #define PAUSE 0xf3
 #define NOP 0x90
@@ -33,32 +35,33 @@ static bool is_taken(unsigned kind, uint64_t flags)
 	return is[kind >> 1 & 7] != (kind & 1);
 }
 
-/* Where it goes on after a jump of so many bytes, of which the last one or four are the distance. */
-static uint64_t after_jump(const unsigned char *at, unsigned length, bool is_taken)
+/* Where it goes on after the instruction that begins with these two bytes, as they may not be there now; 0 where it is none
+ * that has places. */
+static uint64_t after(uint64_t at, uint32_t hidden, uint64_t flags)
 {
-	int32_t distance = (signed char)at[1];
-	if (length > 2)
-		memcpy(&distance, at + length - sizeof distance, sizeof distance);
-	return (uint64_t)at + length + (uint64_t)(is_taken ? (int64_t)distance : 0);
-}
-
-/* Where it goes on after the instruction, of which a breakpoint hides the first byte; 0 where it is none that has places. */
-static uint64_t after(const unsigned char *at, uint32_t first, uint64_t flags)
-{
+	unsigned char first = (unsigned char)hidden, second = (unsigned char)(hidden >> 8);
+	uint64_t next = at + 2;
+	int32_t distance = (signed char)second;
+	bool taken = true;
 	if (first == PAUSE)
-		return at[1] == NOP ? (uint64_t)at + 2 : 0;
-	if (first == JUMP_SHORT)
-		return after_jump(at, 2, true);
-	if (first == JUMP_NEAR)
-		return after_jump(at, 5, true);
-	if (first >> 4 == 7)
-		return after_jump(at, 2, is_taken(first, flags));
-	if (first == TWO_BYTES && at[1] >> 4 == 8)
-		return after_jump(at, 6, is_taken(at[1], flags));
-	return 0;
+		return second == NOP ? next : 0;
+	if (first == JUMP_NEAR) {
+		next = at + 5;
+		memcpy(&distance, (const void *)(at + 1), sizeof distance);
+		memcpy(&distance, &second, 1);
+	} else if (first == TWO_BYTES && second >> 4 == 8) {
+		next = at + 6;
+		memcpy(&distance, (const void *)(at + 2), sizeof distance);
+		taken = is_taken(second, flags);
+	} else if (first >> 4 == 7) {
+		taken = is_taken(first, flags);
+	} else if (first != JUMP_SHORT) {
+		return 0;
+	}
+	return taken ? next + (uint64_t)(int64_t)distance : next;
 }
 
-/* The breakpoint itself has been executed. */
+/* The breakpoint itself has been executed; a guard behind it has not. */
 static uint64_t trapped_at(const ucontext_t *context)
 {
 	return (uint64_t)context->uc_mcontext.gregs[REG_RIP] - BREAKPOINT_BYTES;
@@ -66,7 +69,7 @@ static uint64_t trapped_at(const ucontext_t *context)
 
 static uint64_t goes_on_at(uint64_t at, uint32_t first, const ucontext_t *context)
 {
-	return after((const unsigned char *)at, first, (uint64_t)context->uc_mcontext.gregs[REG_EFL]);
+	return after(at, first, (uint64_t)context->uc_mcontext.gregs[REG_EFL]);
 }
 
 static void go_on(ucontext_t *context, uint64_t at)
@@ -87,6 +90,7 @@ static uint64_t registers_of(const ucontext_t *context)
 
 #define BREAKPOINT_CODE TRAP_BRKPT
 #define BREAKPOINT_BYTES 4
+#define HIDDEN_BYTES 4
 
 #define YIELD 0xd503203f
 #define WFE 0xd503205f
@@ -170,6 +174,7 @@ static uint64_t registers_of(const ucontext_t *context)
 /* None is known. */
 #define BREAKPOINT_CODE 0
 #define BREAKPOINT_BYTES 0
+#define HIDDEN_BYTES 0
 
 static uint64_t trapped_at(const ucontext_t *context)
 {

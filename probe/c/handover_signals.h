@@ -35,11 +35,8 @@ static const sigset_t *without(const sigset_t *set, sigset_t *copy)
 static void action_of_trap(const struct sigaction *action, struct sigaction *old)
 {
 	struct sigaction before = of_program;
-	if (action) {
+	if (action)
 		of_program = *action;
-		if (own)
-			SET(own->taken, 1);
-	}
 	if (old)
 		*old = before;
 }
@@ -64,6 +61,8 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
 	int result = next(signal, has ? &changed : action, old);
 	if (result == 0 && old && had)
 		sigaddset(&old->sa_mask, SIGTRAP);
+	if (result == 0 && old && old->sa_sigaction == met_guard)
+		*old = (struct sigaction){ .sa_handler = SIG_DFL };
 	if (result == 0 && action) {
 		if (has)
 			atomic_fetch_or(&with_trap, bit);
@@ -74,6 +73,12 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
 }
 
 typedef void (*handler_t)(int);
+
+/* What the program had set, if it was this. */
+static handler_t shown(handler_t handler)
+{
+	return (uintptr_t)handler == (uintptr_t)met_guard ? SIG_DFL : handler;
+}
 
 /* The older ways to set a handler, which the C library does not do by its own sigaction that could be stood before. */
 static handler_t set_handler(handler_t handler, int flags)
@@ -87,13 +92,15 @@ static handler_t set_handler(handler_t handler, int flags)
 EXPORT handler_t signal(int number, handler_t handler)
 {
 	NEXT(signal)
-	return shared && number == SIGTRAP ? set_handler(handler, SA_RESTART) : next(number, handler);
+	return shared && number == SIGTRAP ? set_handler(handler, SA_RESTART) : shown(next(number, handler));
 }
 
 EXPORT handler_t __sysv_signal(int number, handler_t handler)
 {
 	NEXT(__sysv_signal)
-	return shared && number == SIGTRAP ? set_handler(handler, (int)(SA_RESETHAND | SA_NODEFER)) : next(number, handler);
+	if (!shared || number != SIGTRAP)
+		return shown(next(number, handler));
+	return set_handler(handler, (int)(SA_RESETHAND | SA_NODEFER));
 }
 
 /* Their other names. */
@@ -133,7 +140,7 @@ EXPORT handler_t sigset(int number, handler_t handler)
 {
 	NEXT(sigset)
 	if (!shared || number != SIGTRAP)
-		return next(number, handler);
+		return shown(next(number, handler));
 	bool blocked = here.blocks;
 	here.blocks = handler == SIG_HOLD;
 	if (handler == SIG_HOLD)

@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 /// The variable that names the file to programs.
 pub const VARIABLE: &str = "EVENLY_HANDOVER";
 const MAGIC: u64 = u64::from_le_bytes(*b"handover");
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// What a place is that is doubted, and one of which it turned out that nobody waits there.
 const DOUBTED: u32 = 1;
 const REFUTED: u32 = 2;
@@ -37,7 +37,7 @@ const NEAR: u32 = 32;
 #[derive(Debug)]
 pub struct Table {
     file: File,
-    /// Numbers of places and what breakpoints hide of instructions, by space and address.
+    /// Numbers of places and how the instructions begin there, by space and address.
     given: HashMap<(u32, u64), (u32, u32)>,
     taken: Vec<bool>,
 }
@@ -102,6 +102,24 @@ impl Places for Table {
         self.taken[number as usize] = true;
         self.given.insert((space, at), (number, hidden));
         Some(Place(number))
+    }
+
+    fn changes(&mut self, place: Place, changes: bool) -> bool {
+        let begin = offset(place.0);
+        let own = begin + place::CHANGED_OUTSIDE as u64;
+        let says = |changes| self.file.write_all_at(&u32::from(changes).to_ne_bytes(), own).is_ok();
+        if !changes {
+            return says(false);
+        }
+        // Each side says first that it does, and looks then: calls of the kernel are not carried out in another order.
+        let mut inside = [0; 4];
+        let free = says(true)
+            && self.file.read_exact_at(&mut inside, begin + place::CHANGED_INSIDE as u64).is_ok()
+            && inside == [0; 4];
+        if !free {
+            says(false);
+        }
+        free
     }
 
     fn want(&mut self, place: Place, wanted: bool) -> io::Result<()> {

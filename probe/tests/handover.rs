@@ -119,7 +119,10 @@ impl Spinning {
             let place = self.table.place(process.space, *at, hidden(bytes), is_doubted).unwrap();
             self.table.want(place, true).unwrap();
             assert!(memory.set_breakpoint(*at, bytes).unwrap());
-            assert!(!memory.set_breakpoint(*at, bytes).unwrap(), "there is one");
+            assert!(
+                !memory.set_breakpoint(*at, bytes).unwrap(),
+                "there is one: it has a guard now"
+            );
         }
     }
 
@@ -303,12 +306,8 @@ fn a_process_that_executes_another_program_begins_anew() {
 
 #[test]
 fn traps_of_the_program_are_its_own() {
-    let mut it = Spinning::start("own_handler");
-    // It was set before there was a breakpoint: then evenly leaves it alone.
-    assert!(it.process().is_left_alone);
-    it.arm();
-    it.go();
-    assert!(it.finishes() > 0);
+    // As the handlers of Fortran's library are, it was set before there was a breakpoint.
+    goes_on("own_handler");
     for what in ["dies", "dies_if_sent"] {
         let mut it = Spinning::start(what);
         it.arm();
@@ -316,6 +315,27 @@ fn traps_of_the_program_are_its_own() {
         let (said, status, _) = it.end();
         // `timeout` ends as what it has started.
         let died = status.signal() == Some(5) || status.code() == Some(128 + 5);
+        assert!(said.is_empty() && died, "{what}: {said} {status}");
+    }
+}
+
+/// Would catch: threads that go on in the middle of a jump, as a debugger has taken the trap over it.
+#[test]
+fn a_debugger_that_takes_each_trap_harms_no_thread() {
+    goes_on("debugged");
+}
+
+#[test]
+fn the_signal_of_the_guard_is_the_programs_own() {
+    let mut it = Spinning::start("illegal");
+    it.arm();
+    it.go();
+    it.finishes();
+    for what in ["dies_of_an_instruction", "dies_of_being_sent_one"] {
+        let mut it = Spinning::start(what);
+        it.go();
+        let (said, status, _) = it.end();
+        let died = status.signal() == Some(4) || status.code() == Some(128 + 4);
         assert!(said.is_empty() && died, "{what}: {said} {status}");
     }
 }

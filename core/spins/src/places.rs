@@ -12,7 +12,7 @@ pub struct Taking {
     pub pid: Pid,
     /// That of its addresses, which processes that were forked share.
     pub space: u32,
-    /// Nothing is to be changed in it: it handles SIGTRAP itself, or is about to filter system calls.
+    /// Nothing is to be changed in it, as it is about to filter system calls.
     pub is_left_alone: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Handed {
 pub trait Places: Send {
     /// Processes that take part; those that have ended may be among them.
     fn taking(&self) -> Vec<Taking>;
-    /// The place of an address, at which there is an instruction of which a breakpoint hides this, and of which it is doubted
+    /// The place of an address, at which there is an instruction that begins with this, and of which it is doubted
     /// or not that threads wait there. It is the same whenever it is asked for; None where there is no room, or there was another
     /// instruction before.
     fn place(&mut self, space: u32, at: u64, hidden: u32, is_doubted: bool) -> Option<Place>;
@@ -61,6 +61,9 @@ pub trait Places: Send {
     fn refute(&mut self, place: Place) -> io::Result<()>;
     /// Whether it has turned out that threads do not wait there.
     fn is_refuted(&self, place: Place) -> bool;
+    /// Says that the instruction there is changed from outside, or no longer. False where the program changes it: then it is to
+    /// be left as it is.
+    fn changes(&mut self, place: Place, changes: bool) -> bool;
     /// Whether threads hand over there.
     ///
     /// # Errors

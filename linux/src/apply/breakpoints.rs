@@ -5,7 +5,7 @@
 //! Invariant: a breakpoint is written only where the instruction is that of the file, in a process that handles SIGTRAP and in
 //! which no thread blocks it.
 
-use crate::proc::{Proc, status_field, status_number};
+use crate::proc::{Proc, read_all, status_field, status_number};
 use evenly_model::{Pid, Tid};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -16,10 +16,17 @@ use std::os::unix::fs::FileExt;
 /// debuggers and uprobes; the manual of aarch64 promises that for some instructions only.
 const BREAKPOINT: &[u8] =
     if cfg!(target_arch = "aarch64") { &0xd420_0000_u32.to_le_bytes() } else { &[0xcc] };
-/// What a breakpoint hides of an instruction that begins with these bytes, as a number.
+/// What is written behind the breakpoint of a jump: an instruction that there is not. A debugger that takes the trap lets the thread
+/// go on there; it meets this, and is sent back by the handler of SIGILL.
+const GUARD: Option<u8> = if cfg!(target_arch = "aarch64") { None } else { Some(0xd6) };
+/// How `pause` begins. Behind it there is an instruction that does nothing, which is guard enough.
+const PAUSE: u8 = 0xf3;
+
+/// What is to be known of an instruction that begins with these bytes, as a number, while a breakpoint and a guard hide it.
 #[must_use]
 pub fn hidden(instruction: &[u8]) -> u32 {
-    let hidden = instruction.iter().take(BREAKPOINT.len().min(4)).rev();
+    let guard = usize::from(GUARD.is_some());
+    let hidden = instruction.iter().take((BREAKPOINT.len() + guard).min(4)).rev();
     hidden.fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
@@ -105,18 +112,23 @@ impl Memory {
     }
 
     /// Writes a breakpoint over the instruction at this address that begins with these bytes, two on x86-64 and four on
-    /// aarch64. False where there is none, or a breakpoint already.
+    /// aarch64; behind one that is there a guard, if it lacks one: no thread has the instruction half read then, as that was
+    /// written a while ago. False where there was none of both.
     ///
     /// # Errors
     /// As read(2) and write(2).
     pub fn set_breakpoint(&self, at: u64, instruction: &[u8]) -> io::Result<bool> {
         let mut found = vec![0; instruction.len()];
         self.0.read_exact_at(&mut found, at)?;
-        if found != instruction {
-            return Ok(false);
+        if found == instruction {
+            self.0.write_all_at(BREAKPOINT, at)?;
+            return Ok(true);
         }
-        self.0.write_all_at(BREAKPOINT, at)?;
-        Ok(true)
+        let guard = GUARD.filter(|_| instruction.first() != Some(&PAUSE));
+        if let Some(guard) = guard.filter(|_| found == broken(instruction)) {
+            self.0.write_all_at(&[guard], at + BREAKPOINT.len() as u64)?;
+        }
+        Ok(false)
     }
 
     /// Puts the instruction back that begins with these bytes, where there is a breakpoint over it.
@@ -124,14 +136,41 @@ impl Memory {
     /// # Errors
     /// As read(2) and write(2).
     pub fn clear_breakpoint(&self, at: u64, instruction: &[u8]) -> io::Result<()> {
-        let (hidden, behind) = instruction.split_at(BREAKPOINT.len().min(instruction.len()));
         let mut found = vec![0; instruction.len()];
         self.0.read_exact_at(&mut found, at)?;
-        if found == [BREAKPOINT, behind].concat() {
-            self.0.write_all_at(hidden, at)?;
+        let (hidden, behind) = instruction.split_at(BREAKPOINT.len().min(instruction.len()));
+        let guard: Vec<u8> = GUARD.into_iter().collect();
+        if found == [BREAKPOINT, &guard].concat() {
+            // While the breakpoint is there, nobody executes what is behind it.
+            self.0.write_all_at(behind, at + BREAKPOINT.len() as u64)?;
+        } else if found != broken(instruction) {
+            return Ok(());
         }
-        Ok(())
+        self.0.write_all_at(hidden, at)
     }
+}
+
+/// An instruction that begins with these bytes, with a breakpoint over it.
+fn broken(instruction: &[u8]) -> Vec<u8> {
+    [BREAKPOINT, &instruction[BREAKPOINT.len().min(instruction.len())..]].concat()
+}
+
+/// Whether a debugger has stopped a thread of this process behind the breakpoint at this address: it has the trap, and the thread
+/// may go on there.
+#[must_use]
+pub fn stands_behind(proc: &Proc, pid: Pid, at: u64) -> bool {
+    let behind = at + BREAKPOINT.len() as u64;
+    GUARD.is_some()
+        && proc.threads(pid).into_iter().any(|tid| {
+            let file = proc.process_file(pid, &format!("task/{tid}/syscall"));
+            read_all(&file).is_ok_and(|text| instruction_pointer(&text) == Some(behind))
+        })
+}
+
+/// Where a thread is that does not run, by `/proc/<pid>/task/<tid>/syscall`: the last number there.
+fn instruction_pointer(text: &[u8]) -> Option<u64> {
+    let last = std::str::from_utf8(text).ok()?.split_ascii_whitespace().next_back()?;
+    u64::from_str_radix(last.strip_prefix("0x")?, 16).ok()
 }
 
 /// What `/proc/<pid>/status` has to say of each thread.
@@ -165,8 +204,31 @@ mod tests {
 
     #[test]
     fn what_a_breakpoint_hides_is_a_number() {
-        let expected = if BREAKPOINT.len() == 1 { 0xf3 } else { 0x0403_90f3 };
+        let expected = if BREAKPOINT.len() == 1 { 0x90f3 } else { 0x0403_90f3 };
         assert_eq!((hidden(&[0xf3, 0x90, 3, 4]), hidden(&[])), (expected, 0));
+    }
+
+    #[test]
+    fn who_stands_behind_a_breakpoint_is_told_by_the_kernel() {
+        // As Linux 6.18 says it of a thread that runs, of one that a debugger has stopped, and of one within a call.
+        let root = tempfile::tempdir().unwrap();
+        let says = |text: &str| {
+            let dir = root.path().join("7/task/8");
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("syscall"), text).unwrap();
+            stands_behind(&Proc::at(root.path()), Pid(7), 0x5596_ec84_c380)
+        };
+        let stopped = "-1 0x7f7c3d9f4e90 0x5596ec84c381\n";
+        assert_eq!(says(stopped), GUARD.is_some());
+        for other in [
+            "running\n",
+            "-1 0x7f7c3d9f4e90 0x5596ec84c380\n",
+            "202 0x7f 0x80 0x2 0x0 0x0 0x0 0x7fff 0x7fae\n",
+            "",
+            "0x\n",
+        ] {
+            assert!(!says(other), "{other}");
+        }
     }
 
     #[test]

@@ -120,6 +120,9 @@ mod tests {
         fn is_refuted(&self, place: Place) -> bool {
             self.refuted.contains(&place)
         }
+        fn changes(&mut self, _: Place, _: bool) -> bool {
+            true
+        }
         fn want(&mut self, _: Place, _: bool) -> io::Result<()> {
             Ok(())
         }

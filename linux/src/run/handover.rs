@@ -9,17 +9,17 @@
 //! compute there, and nothing else is done.
 
 use crate::beside::Beside;
-use crate::breakpoints::{Memory, Unfit, hidden, unfit};
+use crate::breakpoints::{Memory, Unfit, hidden, stands_behind, unfit};
 use crate::counters::CountersError;
 use crate::crowd::Crowd;
 use crate::doubts::Doubts;
 use crate::modules::{Code, Modules, parse_code};
 use crate::others::Others;
-use crate::proc::{Proc, read_all};
+use crate::proc::{Proc, read_all, status_number};
 pub use crate::refused::Refused;
 use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
-use evenly_model::{CpuSet, Nanos, Pid};
+use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use evenly_spins::{Doing, Handed, Hunt, Machine, Place, Places, Seen, Spin, Taking, Worth};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -273,9 +273,36 @@ impl<P: Places> HandOver<P> {
     fn clear(&mut self) {
         for ((pid, _), places) in std::mem::take(&mut self.known) {
             if let Ok(memory) = Memory::of(&self.proc, pid) {
-                clear(&memory, &places);
+                self.clear_in(pid, &memory, places);
             }
         }
+    }
+
+    /// Takes breakpoints away from a process. Returns those that stay for now: the program takes them away itself at this moment,
+    /// or a debugger has a thread there that would go on in the middle of the instruction.
+    fn clear_in(&mut self, pid: Pid, memory: &Memory, places: Vec<Known>) -> Vec<Known> {
+        let is_traced = is_traced(&self.proc, pid);
+        let mut stay = Vec::new();
+        for known in places {
+            let (place, at, instruction) = &known;
+            let stands_there = || is_traced && stands_behind(&self.proc, pid, *at);
+            if stands_there() || !self.places.changes(*place, true) {
+                stay.push(known);
+                continue;
+            }
+            // Code that was unmapped has no breakpoint.
+            let _ = memory.clear_breakpoint(*at, instruction);
+            let came = stands_there();
+            if came {
+                let _ = memory.set_breakpoint(*at, instruction);
+                let _ = memory.set_breakpoint(*at, instruction);
+            }
+            self.places.changes(*place, false);
+            if came {
+                stay.push(known);
+            }
+        }
+        stay
     }
 
     /// Whether threads crowd their CPUs, or have handed some over.
@@ -433,7 +460,7 @@ impl<P: Places> HandOver<P> {
         };
         let (kept, gone) = places.into_iter().partition(|known| is_still && is_meant(known));
         places = kept;
-        clear(&memory, &gone);
+        places.extend(self.clear_in(pid, &memory, gone));
         if is_still {
             self.set(process, &memory, spins, &mut places);
         }
@@ -458,9 +485,12 @@ impl<P: Places> HandOver<P> {
             }
             self.whereabouts.entry(place).or_insert_with(|| (file.to_path_buf(), offset));
             let _ = self.places.want(place, true);
-            // Code that was unmapped meanwhile is no longer of interest; where all is refused it is said.
-            if let Err(source) = memory.set_breakpoint(at, &bytes) {
-                self.refused = Some(Refused::Memory { pid: process.pid, source });
+            if self.places.changes(place, true) {
+                // Code that was unmapped meanwhile is no longer of interest; where all is refused it is said.
+                if let Err(source) = memory.set_breakpoint(at, &bytes) {
+                    self.refused = Some(Refused::Memory { pid: process.pid, source });
+                }
+                self.places.changes(place, false);
             }
             let known = (place, at, bytes);
             if !places.contains(&known) {
@@ -524,11 +554,10 @@ fn lasting(proc: &Proc, pid: Pid) -> Option<Unfit> {
     unfit(proc, pid)
 }
 
-fn clear(memory: &Memory, places: &[Known]) {
-    for (_, at, instruction) in places {
-        // Code that was unmapped has no breakpoint.
-        let _ = memory.clear_breakpoint(*at, instruction);
-    }
+/// Whether a debugger has this process.
+fn is_traced(proc: &Proc, pid: Pid) -> bool {
+    let status = proc.thread_status(Tid(pid.0));
+    status.is_ok_and(|status| status_number(&status, "TracerPid").is_some_and(|tracer| tracer != 0))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The program has its own use for the signal, or filters system calls.
-    #[error("process {0} handles SIGTRAP itself, or filters system calls (seccomp)")]
+    #[error("process {0} filters system calls (seccomp)")]
     LeftAlone(Pid),
     /// The table has no more room.
     #[error("there are more places where programs wait than the table has room for")]

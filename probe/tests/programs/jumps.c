@@ -28,18 +28,19 @@ int main(void)
 			for (unsigned i = 0; i < 5; i++)
 				with |= of >> i & 1 ? flags[i] : 0;
 			bool taken = by_processor(kind, with);
-			/* Breakpoints hide the first bytes. */
-			unsigned char brief[] = { 0xcc, 0x80 }, far[] = { 0xcc, (unsigned char)(0x80 | kind), 0, 0xff, 0xff, 0xff };
+			/* Breakpoints and guards hide the first two bytes. */
+			unsigned char brief[] = { 0xcc, 0xd6 }, far[] = { 0xcc, 0xd6, 0, 0xff, 0xff, 0xff };
 			uint64_t b = (uint64_t)brief, f = (uint64_t)far;
 			CHECK(is_taken(kind, with) == taken);
-			CHECK(after(brief, 0x70 | kind, with) == b + 2 - (taken ? 128 : 0));
-			CHECK(after(far, 0x0f, with) == f + 6 - (taken ? 256 : 0));
+			CHECK(after(b, 0x8070 | kind, with) == b + 2 - (taken ? 128 : 0));
+			CHECK(after(f, 0x800f | kind << 8, with) == f + 6 - (taken ? 256 : 0));
 		}
-	unsigned char brief[] = { 0xcc, 0xfe }, far[] = { 0xcc, 0xfb, 0xff, 0xff, 0xff }, pause[] = { 0xcc, 0x90 };
-	CHECK(after(brief, 0xeb, 0) == (uint64_t)brief);
-	CHECK(after(far, 0xe9, 0) == (uint64_t)far);
-	CHECK(after(pause, 0xf3, 0) == (uint64_t)pause + 2);
-	CHECK(after(brief, 0xf3, 0) == 0 && after(brief, 0x0f, 0) == 0 && after(pause, 0, 0) == 0);
+	unsigned char hidden[] = { 0xcc, 0xd6, 0xff, 0xff, 0xff };
+	uint64_t at = (uint64_t)hidden;
+	CHECK(after(at, 0xfeeb, 0) == at && after(at, 0x7eeb, 0) == at + 128);
+	CHECK(after(at, 0xfbe9, 0) == at);
+	CHECK(after(at, 0x90f3, 0) == at + 2);
+	CHECK(after(at, 0xfef3, 0) == 0 && after(at, 0xfe0f, 0) == 0 && after(at, 0x9000, 0) == 0);
 	printf("done\n");
 	return 0;
 }

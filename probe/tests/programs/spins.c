@@ -454,6 +454,65 @@ static void traced(void)
 	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
 }
 
+/* A debugger takes each trap, as it knows no breakpoint there, and has the thread go on. Then it says that the wait is over, and
+ * lets it go. */
+static void take_traps(pid_t of)
+{
+	int status, taken = 0;
+	CHECK(ptrace(PTRACE_SEIZE, of, NULL, NULL) == 0);
+	while (waitpid(of, &status, __WALL) == of && WIFSTOPPED(status)) {
+		int sent = WSTOPSIG(status);
+		if (sent == SIGTRAP && ++taken == 100) {
+			CHECK(ptrace(PTRACE_POKEDATA, of, &flag, (void *)1) == 0);
+			CHECK(ptrace(PTRACE_DETACH, of, NULL, NULL) == 0);
+			_exit(0);
+		}
+		ptrace(PTRACE_CONT, of, NULL, (void *)(long)(sent == SIGTRAP ? 0 : sent));
+	}
+	_exit(9);
+}
+
+static void debugged(void)
+{
+	int pipes[2], status;
+	char byte = 0;
+	CHECK(pipe(pipes) == 0);
+	/* Without breakpoints of its own it would take none. */
+	ready();
+	pid_t parent = getpid(), child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		CHECK(read(pipes[0], &byte, 1) == 1);
+		take_traps(parent);
+	}
+	prctl(PR_SET_PTRACER, child, 0, 0, 0);
+	CHECK(write(pipes[1], &byte, 1) == 1);
+	spin_while(&flag, 0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* The program's own use of the signal of the guard. */
+static void illegal(void)
+{
+	struct sigaction before;
+	CHECK(sigaction(SIGILL, NULL, &before) == 0 && before.sa_handler == SIG_DFL && before.sa_flags == 0);
+	ready();
+	CHECK(signal(SIGILL, SIG_IGN) == SIG_DFL && signal(SIGILL, SIG_DFL) == SIG_IGN);
+	spin_while(&flag, 1);
+}
+
+static void dies_of_an_instruction(void)
+{
+	ready();
+	__builtin_trap();
+}
+
+static void dies_of_being_sent_one(void)
+{
+	ready();
+	raise(SIGILL);
+}
+
 static void forks(void)
 {
 	ready();
@@ -701,7 +760,8 @@ int main(int argc, char **argv)
 		{ "dies", dies }, { "dies_if_sent", dies_if_sent }, { "forks", forks }, { "jumps", jumps },
 		{ "cancelled", cancelled }, { "small", small }, { "calls", calls }, { "blocked", blocked },
 		{ "filtered", filtered }, { "waits", waits }, { "alternative", alternative }, { "reentered", reentered },
-		{ "cloned", cloned }, { "traced", traced }, { "works", works }, { "old_masks", old_masks }, { "late_handler", late_handler },
+		{ "cloned", cloned }, { "traced", traced }, { "debugged", debugged }, { "illegal", illegal },
+		{ "dies_of_an_instruction", dies_of_an_instruction }, { "dies_of_being_sent_one", dies_of_being_sent_one }, { "works", works }, { "old_masks", old_masks }, { "late_handler", late_handler },
 		{ "deferred", deferred }, { "late_filter", late_filter }, { "profiled", profiled }, { "accepted", accepted },
 		{ "stopped", stopped }, { "contexts", contexts },
 	};

@@ -35,6 +35,9 @@ impl Places for Fake {
     fn is_refuted(&self, _: Place) -> bool {
         false
     }
+    fn changes(&mut self, _: Place, _: bool) -> bool {
+        true
+    }
     fn want(&mut self, _: Place, _: bool) -> io::Result<()> {
         Ok(())
     }
