@@ -13,6 +13,11 @@
 //! Whoever has begun by it says so before it looks whether that was done (`Board::begun`), and whoever takes it back looks
 //! afterwards who has: one of both sees the other.
 //!
+//! What such an instance costs is the way of cache lines from CPU to CPU, and three of them go: the entrance to whoever comes last,
+//! where others were before; the exit, at which others look, to the same thread; and back to them. The first is asked for while the
+//! thread is still busy. All else that a thread writes stays with it (`crate::pending`), and where tasks are not stolen nothing is
+//! written about them.
+//!
 //! Invariants (`tests/loom.rs` tries interleavings, with a bound on preemptions):
 //! - One thread sets an instance up, and one sums it up: the first that begins it, or whoever summed up the one before; and the
 //!   last that has done something.
@@ -44,25 +49,33 @@ pub enum Begun {
     GivenUp,
 }
 
-/// In one cache line, as whoever ends an instance writes to all of them, and whoever begins the next one reads them.
+/// What a thread writes when it has done something, and whoever has done the last of it when it ends the instance: in a cache line
+/// of which nobody waits for anything where the next instance is set up ahead.
 #[derive(Debug, Default)]
-struct Turnstile {
+struct Entrance {
+    /// What is left to do in this instance.
+    left: AtomicU32,
     /// The last instance that a thread sets up as the first that begins it, or that is over.
     claimed: AtomicU32,
-    /// The one that was set up last, in either way.
+    ready: Gate,
+}
+
+/// In one cache line, at which threads look while they wait: whoever ends an instance writes to all of it at the end, and whoever
+/// begins the next one reads it.
+#[derive(Debug, Default)]
+struct Exit {
+    /// The instance that was set up last, in either way.
     set_up: AtomicU32,
     /// The one that was set up before anybody came, if that is the next one.
     ahead: AtomicU32,
-    ready: Gate,
     done: Gate,
 }
 
 /// One for each loop and team.
 #[derive(Debug)]
 pub struct Board {
-    turnstile: CachePadded<Turnstile>,
-    /// What is left to do in this instance.
-    left: CachePadded<AtomicU32>,
+    entrance: CachePadded<Entrance>,
+    exit: CachePadded<Exit>,
     /// The instance that each thread has begun last.
     begun: Box<[CachePadded<AtomicU32>]>,
     /// Threads overtake each other.
@@ -80,8 +93,8 @@ impl Board {
     #[must_use]
     pub fn new(threads: usize, overtakes: bool) -> Self {
         Self {
-            turnstile: CachePadded::default(),
-            left: CachePadded::default(),
+            entrance: CachePadded::default(),
+            exit: CachePadded::default(),
             begun: (0..threads).map(|_| CachePadded::default()).collect(),
             overtakes,
             given_up: AtomicBool::new(false),
@@ -111,23 +124,24 @@ impl Board {
         if self.is_given_up() {
             return Begun::GivenUp;
         }
-        let at = &*self.turnstile;
+        let (entrance, exit) = (&*self.entrance, &*self.exit);
         let mut completes = u32::from(!self.overtakes);
         // A thread that comes here has seen the end of the instance before, and so what was set up by then.
-        if at.ahead.load(Acquire) == instance && is_same() {
+        if exit.ahead.load(Acquire) == instance && is_same() {
             self.begun[thread].store(instance, Relaxed);
             // Either this is seen by whoever takes back what was set up, or that is seen here.
             fence(SeqCst);
-            if at.ahead.load(Acquire) == instance {
+            if exit.ahead.load(Acquire) == instance {
+                crate::hint::writes_soon(entrance);
                 return self.has_begun(instance, completes);
             }
         }
         // What was read by `is_same` may be of a later instance: then this one is claimed.
         fence(Acquire);
         let before = instance.wrapping_sub(1);
-        if at.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_ok() {
-            if at.ahead.load(Acquire) == instance {
-                at.ahead.store(before, Relaxed);
+        if entrance.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_ok() {
+            if exit.ahead.load(Acquire) == instance {
+                exit.ahead.store(before, Relaxed);
                 fence(SeqCst);
                 let has = |(other, begun): (usize, &CachePadded<AtomicU32>)| {
                     other != thread && begun.load(Relaxed) == instance
@@ -137,11 +151,11 @@ impl Board {
                 }
             }
             completes = self.set(instance, set_up).unwrap_or(1);
-            at.ready.set(instance);
+            entrance.ready.set(instance);
         } else {
-            at.ready.wait(instance, patience, |_| self.is_given_up() || gives_up());
+            entrance.ready.wait(instance, patience, |_| self.is_given_up() || gives_up());
         }
-        if !at.ready.has_reached(instance) {
+        if !entrance.ready.has_reached(instance) {
             return Begun::GivenUp;
         }
         self.begun[thread].store(instance, Release);
@@ -151,7 +165,7 @@ impl Board {
     fn has_begun(&self, instance: u32, completes: u32) -> Begun {
         if self.is_given_up() {
             Begun::GivenUp
-        } else if self.turnstile.done.has_reached(instance) {
+        } else if self.exit.done.has_reached(instance) {
             Begun::Late
         } else {
             Begun::Within(completes)
@@ -161,12 +175,12 @@ impl Board {
     /// Sets an instance up. What each thread is to complete when it has found no further task; None where nobody would complete
     /// it, as it is empty.
     fn set(&self, instance: u32, set_up: impl FnOnce() -> u32) -> Option<u32> {
-        self.turnstile.set_up.store(instance, Relaxed);
+        self.exit.set_up.store(instance, Relaxed);
         // Whoever reads what is written from here on sees that it is of this instance.
         fence(Release);
         let tasks = set_up();
         let left = if self.overtakes { tasks.max(1) } else { self.queues.len() as u32 };
-        self.left.store(left, Release);
+        self.entrance.left.store(left, Release);
         (!self.overtakes || tasks > 0).then_some(u32::from(!self.overtakes))
     }
 
@@ -174,7 +188,7 @@ impl Board {
     /// this instance is seen from now on.
     pub fn is_at(&self, instance: u32) -> bool {
         fence(Acquire);
-        self.turnstile.set_up.load(Acquire) == instance
+        self.exit.set_up.load(Acquire) == instance
     }
 
     /// So much of an instance is done. Whoever does the last of it sums up, and says whether the next one is to be set up ahead;
@@ -186,38 +200,45 @@ impl Board {
         sum_up: impl FnOnce() -> bool,
         set_up: impl FnOnce() -> u32,
     ) {
-        if done == 0 || self.left.fetch_sub(done, AcqRel) != done {
+        if done == 0 || self.entrance.left.fetch_sub(done, AcqRel) != done {
             return;
         }
-        let at = &*self.turnstile;
+        let (entrance, exit) = (&*self.entrance, &*self.exit);
         // Where it was set up ahead that was not said so far. Nobody waits for it to be ready.
-        let was_ahead = !at.ready.has_reached(instance);
-        at.ready.pass(instance);
+        let was_ahead = !entrance.ready.has_reached(instance);
+        entrance.ready.pass(instance);
         let before = instance.wrapping_sub(1);
-        if was_ahead && at.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_err() {
+        if was_ahead
+            && entrance.claimed.compare_exchange(before, instance, AcqRel, Acquire).is_err()
+        {
             // Claimed by one that wants something else, which finds that it was begun, and gives up.
             return;
         }
         if sum_up() && !self.is_given_up() {
             let next = instance.wrapping_add(1);
             if self.set(next, set_up).is_some() {
-                at.ahead.store(next, Release);
+                exit.ahead.store(next, Release);
             }
         }
-        at.done.set(instance);
+        exit.done.set(instance);
     }
 
     /// Waits until an instance is done, in which the thread has found no further task. False where the loop was given up, as
     /// `gives_up` may say, which is told how many whole sleeps there were.
     pub fn end(&self, instance: u32, patience: Patience, gives_up: impl Fn(u32) -> bool) -> bool {
-        let done = &self.turnstile.done;
+        let done = &self.exit.done;
         done.wait(instance, patience, |sleeps| self.is_given_up() || gives_up(sleeps));
         done.has_reached(instance)
     }
 
     /// Whether the instance is done that this thread has begun last.
     pub fn is_done(&self, thread: usize) -> bool {
-        self.turnstile.done.has_reached(self.begun[thread].load(Acquire))
+        self.exit.done.has_reached(self.begun[thread].load(Acquire))
+    }
+
+    /// The last instance that is done.
+    pub fn done(&self) -> u32 {
+        self.exit.done.reached()
     }
 
     /// Takes the last task of whoever has most left: whose it was, and its place there.
@@ -235,8 +256,8 @@ impl Board {
     pub fn give_up(&self, why: Arc<Reason>) {
         let _ = self.why.set(why);
         self.given_up.store(true, Release);
-        self.turnstile.ready.wake();
-        self.turnstile.done.wake();
+        self.entrance.ready.wake();
+        self.exit.done.wake();
     }
 
     /// Why that was done.

@@ -45,6 +45,11 @@ impl Gate {
         reaches(self.number.load(Acquire), number)
     }
 
+    /// The number that is reached.
+    pub fn reached(&self) -> u32 {
+        self.number.load(Acquire)
+    }
+
     /// Sets the number, and wakes up those who wait for it.
     pub fn set(&self, number: u32) {
         // Either whoever goes to sleep sees the number, or it is seen here.

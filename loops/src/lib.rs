@@ -41,6 +41,8 @@ mod error;
 pub mod gate;
 #[cfg(not(loom))]
 mod gathering;
+#[allow(unsafe_code, reason = "an instruction of the CPU")]
+mod hint;
 #[cfg(not(loom))]
 mod pending;
 #[cfg(not(loom))]
