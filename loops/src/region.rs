@@ -4,14 +4,14 @@ use crate::board::{Begun, Board};
 use crate::error::LoopsError;
 use crate::gate::Patience;
 use crate::gathering::Gathering;
-use crate::pending::{Pending, SHORT};
+use crate::pending::{Marks, Pending, SHORT, Seen, TOGETHER, makespan};
 use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
 use crate::telling::Teller;
 use crossbeam_utils::CachePadded;
 use evenly_iterations::{
-    ArrayId, Bounds, Extent, Measured, Memory, Outside, Policy, Region as Declared, Scheduler,
-    Section, Tasks,
+    ArrayId, Bounds, Common, Extent, Measured, Memory, Outside, Policy, Region as Declared,
+    Scheduler, Section, Tasks,
 };
 use evenly_model::Nanos;
 use std::cell::Cell;
@@ -26,18 +26,26 @@ const PIECE: Nanos = Nanos::from_micros(10);
 /// Bytes of a cache line: so many are moved between CPUs together.
 pub const LINE_BYTES: u64 = 64;
 
-/// What a thread has done in a loop. Written by itself; read by whoever sums up, after it has ended.
+/// What a thread has done in a loop. Written by itself.
 #[derive(Debug, Default)]
 struct Lane {
     instance: AtomicU32,
-    /// In this instance: iterations, how many tasks of others, when it came, and when it found no more.
-    iterations: AtomicU64,
-    stolen: AtomicU32,
-    begin_ns: AtomicU64,
-    finish_ns: AtomicU64,
     /// In all instances: iterations, and the time that they took.
     all: AtomicU64,
     busy_ns: AtomicU64,
+    marks: Marks,
+}
+
+/// What all threads read in each instance, and is seldom written.
+#[derive(Debug, Default)]
+struct Seldom {
+    /// The last two instances had the same bounds.
+    repeats: AtomicBool,
+    /// About what instances take if no thread is kept from its CPU, or less.
+    took_ns: AtomicU64,
+    /// The last instance that the scheduler was told of, and the last in which tasks were stolen.
+    told: AtomicU32,
+    stolen: AtomicU32,
 }
 
 /// A parallel loop, of which the threads of a team carry out instance after instance.
@@ -55,10 +63,7 @@ pub struct Region {
     address: u64,
     /// What it uses of arrays whose size is known: each with where the array is, and its size.
     within: Box<[(Section, u64, Extent)]>,
-    /// The last two instances had the same bounds.
-    repeats: AtomicBool,
-    /// About what instances take if no thread is kept from its CPU, or less. Seldom written.
-    took_ns: CachePadded<AtomicU64>,
+    seldom: CachePadded<Seldom>,
     pending: CachePadded<Mutex<Pending>>,
     teller: Option<Teller>,
 }
@@ -93,9 +98,8 @@ impl Region {
                 Memory::of_one_node(threads, LINE_BYTES),
             ))),
             team,
-            repeats: AtomicBool::new(false),
-            took_ns: CachePadded::default(),
-            pending: CachePadded::new(Mutex::new(Pending::new(threads))),
+            seldom: CachePadded::default(),
+            pending: CachePadded::default(),
             teller: Teller::new(name, threads),
         }
     }
@@ -127,10 +131,7 @@ impl Region {
         self.team.enter(thread, self.number)?;
         let lane = &self.lanes[thread];
         let instance = lane.instance.load(Relaxed).wrapping_add(1);
-        lane.iterations.store(0, Relaxed);
-        lane.stolen.store(0, Relaxed);
-        lane.begin_ns.store(self.team.now_ns(), Relaxed);
-        // Whoever sums up sees what is of this instance only.
+        lane.marks.begin(instance, self.team.now_ns());
         lane.instance.store(instance, Release);
         let set_up = || self.set_up(instance, bounds);
         let forked = || self.team.is_forked();
@@ -147,7 +148,7 @@ impl Region {
         };
         let all = self.shown.bounds();
         let (tasks, hands_out) = (self.shown.tasks(), self.shown.hands_out());
-        let piece = self.piece(thread);
+        let (piece, own) = (self.piece(thread), 0..self.shown.length(thread));
         if !self.board.is_at(instance) {
             // All of it was carried out, and somebody is about to say so.
             let gives_up = |_| forked() || self.board.is_given_up();
@@ -157,7 +158,14 @@ impl Region {
         if all != bounds {
             return Err(self.disagrees(thread, bounds, all));
         }
-        Ok(State { tasks, hands_out, piece, completes, ..State::new(thread, instance, bounds) })
+        Ok(State {
+            tasks,
+            hands_out,
+            own,
+            piece,
+            completes,
+            ..State::new(thread, instance, bounds)
+        })
     }
 
     #[cold]
@@ -171,7 +179,7 @@ impl Region {
 
     /// How many of its own tasks a thread takes at once.
     fn piece(&self, thread: usize) -> u16 {
-        let took = self.took_ns.load(Relaxed);
+        let took = self.seldom.took_ns.load(Relaxed);
         if took == 0 {
             return 1;
         }
@@ -183,7 +191,7 @@ impl Region {
     fn patience(&self, hands_out: Option<How>) -> Patience {
         // What is its own in the next instance nobody else would carry out while it is without its CPU.
         let may_yield = matches!(hands_out, Some(How::Owned { steals: true } | How::Next(_)));
-        let took = Nanos(self.took_ns.load(Relaxed));
+        let took = Nanos(self.seldom.took_ns.load(Relaxed));
         self.team.patience(may_yield.then_some((took, self.board.overtakes())))
     }
 
@@ -196,12 +204,12 @@ impl Region {
     /// By the first thread of the team, or whoever has summed up the instance before: how many tasks there are.
     fn set_up(&self, instance: u32, bounds: Bounds) -> u32 {
         let repeats = self.shown.bounds() == bounds;
-        if self.repeats.load(Relaxed) != repeats {
-            self.repeats.store(repeats, Relaxed);
+        if self.seldom.repeats.load(Relaxed) != repeats {
+            self.seldom.repeats.store(repeats, Relaxed);
         }
         let mut scheduler = lock(&self.scheduler);
         let mut common = lock(&self.team.common);
-        lock(&self.pending).tell(&mut scheduler, &mut common, None);
+        self.tell(instance.wrapping_sub(1), &mut scheduler, &mut common, None);
         let (plan, changed) = scheduler.begin(&mut common, bounds, self.address);
         if changed {
             if let Err(error) = self.stays_within(bounds) {
@@ -219,7 +227,9 @@ impl Region {
     /// By what is planned: how many tasks there are.
     fn hand_out(&self, instance: u32) -> u32 {
         match self.shown.hands_out() {
-            How::Owned { .. } => {
+            // Each thread takes its own, of which it knows how many they are.
+            How::Owned { steals: false } => {}
+            How::Owned { steals: true } => {
                 for (queue, tasks) in self.board.queues.iter().zip(self.shown.lengths()) {
                     queue.set(instance, tasks);
                 }
@@ -247,59 +257,82 @@ impl Region {
         Ok(())
     }
 
-    /// By the last thread that has done something in the instance. Whether the next one is to be set up ahead, and how: where
-    /// nothing was learnt, as this one.
-    fn sum_up(&self, instance: u32) -> (bool, bool) {
-        let here = |lane: &&CachePadded<Lane>| lane.instance.load(Acquire) == instance;
-        let times = |of: fn(&Lane) -> &AtomicU64| {
-            self.lanes.iter().filter(here).map(move |lane| of(lane).load(Relaxed))
-        };
-        // Whoever has come first has released it.
-        let release = times(|lane| &lane.begin_ns).min().unwrap_or(0);
-        let end = times(|lane| &lane.finish_ns).max().unwrap_or(release);
-        let makespan = Nanos(end.saturating_sub(release));
-        let of = |(lane, had): (&CachePadded<Lane>, u16)| {
-            let iterations = if here(&lane) { lane.iterations.load(Relaxed) } else { 0 };
-            // Whoever had nothing to do shows nothing; whoever was overtaken finishes when all do.
-            let finish = lane.finish_ns.load(Relaxed).saturating_sub(release);
-            let time = match (iterations, had) {
-                (0, 0) => Nanos::ZERO,
-                (0, _) if self.board.overtakes() => makespan,
-                _ => Nanos(finish.max(1)),
-            };
-            Measured { time, iterations }
-        };
-        let stolen = self.lanes.iter().filter(here).any(|lane| lane.stolen.load(Relaxed) > 0);
-        let ahead = self.repeats.load(Relaxed) && !stolen && self.teller.is_none();
-        let mut pending = lock(&self.pending);
-        let waits = pending.add(self.lanes.iter().zip(self.shown.lengths()).map(of), makespan);
-        self.takes(makespan);
-        if waits && ahead {
+    /// By the thread that has done the last of the instance. Whether the next one is to be set up ahead, and how: where nothing was
+    /// learnt, as this one.
+    fn sum_up(&self, thread: usize, instance: u32) -> (bool, bool) {
+        let seldom = &*self.seldom;
+        // Whoever stole has said so before it had done it.
+        let stolen = seldom.stolen.load(Relaxed) == instance;
+        let ahead = seldom.repeats.load(Relaxed) && !stolen && self.teller.is_none();
+        let waits = ahead && instance.wrapping_sub(seldom.told.load(Relaxed)) < TOGETHER;
+        // What others have marked is looked at if own marks do not say it.
+        if waits
+            && (self.lanes[thread].marks.at_most(instance) < SHORT
+                || makespan(self.seen(instance)).1 < SHORT)
+        {
             return (true, true);
         }
-        drop(pending);
         let carried_out = stolen.then(|| self.shown.take_carried_out());
         let (mut scheduler, mut common) = (lock(&self.scheduler), lock(&self.team.common));
-        let mut pending = lock(&self.pending);
-        let told = self.teller.as_ref().map(|teller| (teller, pending.last().to_vec()));
-        pending.tell(&mut scheduler, &mut common, carried_out.as_deref());
+        let makespan = self.tell(instance, &mut scheduler, &mut common, carried_out.as_deref());
         // Of each instance, as none waits where somebody wants to be told.
-        if let Some((teller, measured)) = told {
-            teller.ends(&measured, makespan, scheduler.policy(), &common.powers);
+        if let Some(teller) = &self.teller {
+            let pending = lock(&self.pending);
+            teller.ends(&pending.measured, makespan, scheduler.policy(), &common.powers);
         }
         // To set up a longer one ahead gains nothing, and other loops tell something until it begins.
         (ahead && makespan < SHORT, false)
     }
 
+    /// Tells of all instances up to this one; of it, who carried out its tasks, if some were stolen. How long it took.
+    fn tell(
+        &self,
+        instance: u32,
+        scheduler: &mut Scheduler,
+        common: &mut Common,
+        carried_out: Option<&[usize]>,
+    ) -> Nanos {
+        let (mut pending, mut took) = (lock(&self.pending), Nanos::ZERO);
+        let told = self.seldom.told.load(Relaxed);
+        for i in 1..=instance.wrapping_sub(told) {
+            let at = told.wrapping_add(i);
+            let (release, makespan) = makespan(self.seen(at));
+            let of = |(seen, had): (Seen, u16)| {
+                // Whoever had nothing to do shows nothing; whoever was overtaken finishes when all do.
+                let finish = seen.times.map_or(0, |(_, finish)| finish).saturating_sub(release);
+                let time = match (seen.iterations, had) {
+                    (0, 0) => Nanos::ZERO,
+                    (0, _) if self.board.overtakes() => makespan,
+                    _ => Nanos(finish.max(1)),
+                };
+                Measured { time, iterations: seen.iterations }
+            };
+            let measured = self.seen(at).zip(self.shown.lengths()).map(of);
+            let carried_out = carried_out.filter(|_| at == instance);
+            pending.tell(scheduler, common, (measured, makespan), carried_out);
+            self.takes(makespan);
+            took = makespan;
+        }
+        if told != instance {
+            self.seldom.told.store(instance, Relaxed);
+        }
+        took
+    }
+
+    /// What each thread did in an instance.
+    fn seen(&self, instance: u32) -> impl Iterator<Item = Seen> {
+        self.lanes.iter().map(move |lane| lane.marks.seen(instance))
+    }
+
     /// An instance has taken so long.
     fn takes(&self, makespan: Nanos) {
-        let before = self.took_ns.load(Relaxed);
+        let before = self.seldom.took_ns.load(Relaxed);
         // Of one in which a thread was kept from its CPU it would be longer.
         let most = if before == 0 { u64::MAX } else { before + before / 8 + 1_000 };
         let now = makespan.0.clamp(1, most);
         // All threads read it.
         if now.abs_diff(before) > before / 16 {
-            self.took_ns.store(now, Relaxed);
+            self.seldom.took_ns.store(now, Relaxed);
         }
     }
 
@@ -308,7 +341,7 @@ impl Region {
         let (instance, bounds) = (state.instance, state.bounds);
         let (next, as_before) = (instance.wrapping_add(1), Cell::new(false));
         let sum_up = || {
-            let (repeats, same) = self.sum_up(instance);
+            let (repeats, same) = self.sum_up(state.thread, instance);
             as_before.set(same);
             repeats
         };
@@ -333,7 +366,7 @@ impl Region {
             return Ok(Some(state.bounds.part(iterations)));
         }
         if !self.board.overtakes() {
-            self.lanes[state.thread].finish_ns.store(self.team.now_ns(), Relaxed);
+            self.lanes[state.thread].marks.finish(state.instance, self.team.now_ns());
         }
         let instance = state.instance;
         self.complete(state, state.completes);
@@ -364,7 +397,7 @@ impl Region {
     fn carried_out(&self, state: &mut State) {
         let lane = &self.lanes[state.thread];
         let held = std::mem::take(&mut state.held);
-        lane.iterations.store(lane.iterations.load(Relaxed) + held, Relaxed);
+        lane.marks.add(state.instance, held);
         lane.all.store(lane.all.load(Relaxed) + held, Relaxed);
         if state.is_weighted() {
             let now = self.team.now_ns();
@@ -378,7 +411,7 @@ impl Region {
         }
         let tasks = std::mem::take(&mut state.tasks_held);
         if self.board.overtakes() && tasks > 0 {
-            lane.finish_ns.store(self.team.now_ns(), Relaxed);
+            lane.marks.finish(state.instance, self.team.now_ns());
             self.complete(state, tasks);
         }
     }
@@ -387,21 +420,28 @@ impl Region {
     fn take(&self, state: &mut State) -> Option<(std::ops::Range<u64>, u32)> {
         let (instance, own) = (state.instance, state.thread);
         match state.hands_out {
-            How::Owned { steals } => {
-                let piece = if steals { state.piece } else { u16::MAX };
+            // An instance that has tasks of a thread is not over without it: nobody takes them meanwhile.
+            How::Owned { steals: false } => {
+                let std::ops::Range { start, end } = state.own;
+                if start >= end {
+                    return None;
+                }
+                state.own.start = self.shown.consecutive(own, start, end);
+                Some(self.owned(state, start, state.own.start))
+            }
+            How::Owned { steals: true } => {
                 let together = |from: u16, to: u16| {
-                    self.shown.consecutive(own, from, to.min(from.saturating_add(piece)))
+                    self.shown.consecutive(own, from, to.min(from.saturating_add(state.piece)))
                 };
                 if let Some((from, to)) = self.board.queues[own].take_own(instance, together) {
-                    let first = state.tasks.bounds(self.shown.task(own, from)).start;
-                    let last = state.tasks.bounds(self.shown.task(own, to - 1));
-                    return Some((first..last.end, u32::from(to - from)));
+                    return Some(self.owned(state, from, to));
                 }
-                let (victim, place) = steals.then(|| self.board.steal(instance)).flatten()?;
+                let (victim, place) = self.board.steal(instance)?;
                 let task = self.shown.task(victim, place);
                 self.shown.carries_out(task, own);
-                let stolen = &self.lanes[own].stolen;
-                stolen.store(stolen.load(Relaxed) + 1, Relaxed);
+                if self.seldom.stolen.load(Relaxed) != instance {
+                    self.seldom.stolen.store(instance, Relaxed);
+                }
                 Some((state.tasks.bounds(task), 1))
             }
             How::Next(chunks) => {
@@ -418,6 +458,12 @@ impl Region {
                 Some((bounds(first).start..bounds(first + more - 1).end, more))
             }
         }
+    }
+
+    /// The iterations of its tasks at these places, which follow one another, and how many tasks these are.
+    fn owned(&self, state: &State, from: u16, to: u16) -> (std::ops::Range<u64>, u32) {
+        let bounds = |place| state.tasks.bounds(self.shown.task(state.thread, place));
+        (bounds(from).start..bounds(to - 1).end, u32::from(to - from))
     }
 
     /// How fast a thread got on so far, over the mean of all.
@@ -504,11 +550,13 @@ impl Region {
     #[must_use]
     pub fn report(&self) -> Report {
         let (scheduler, common) = (lock(&self.scheduler), lock(&self.team.common));
+        let told = (lock(&self.pending).told, self.seldom.told.load(Relaxed));
         Report {
             policy: scheduler.policy(),
             powers: common.powers.get().to_vec(),
             divisions: scheduler.divisions(),
-            instances: lock(&self.pending).instances,
+            // What the last ones have shown is not told yet.
+            instances: told.0 + (self.board.done().wrapping_sub(told.1) as i32).max(0) as u64,
             iterations: self.lanes.iter().map(|lane| lane.all.load(Relaxed)).collect(),
         }
     }
@@ -541,6 +589,8 @@ pub(crate) struct State {
     bounds: Bounds,
     tasks: Tasks,
     hands_out: How,
+    /// The places of its tasks that it has not taken, where nobody else may take any.
+    own: std::ops::Range<u16>,
     /// So many of its own tasks it takes at once, where others may take some.
     piece: u16,
     /// What it is to complete when it finds no further task.
@@ -562,6 +612,7 @@ impl State {
             bounds,
             tasks: Tasks::of_size(0, 1, 0),
             hands_out: How::Owned { steals: false },
+            own: 0..0,
             piece: 1,
             completes: 0,
             held: 0,

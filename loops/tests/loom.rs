@@ -253,3 +253,52 @@ fn what_a_thread_alone_has_ended_is_not_set_up_anew() {
         other.join().unwrap();
     });
 }
+
+/// Two instances, in which each thread has a task that nobody else takes, and marks that it has carried it out. Whoever ends the
+/// second one, and whoever sets it up if that was not done ahead, looks at marks of the first one, too.
+fn two_marked_instances(board: &Board, marks: &[[AtomicUsize; 2]; 2], own: usize, ahead: bool) {
+    let all_of = |instance: u32| {
+        let of = |marks: &[AtomicUsize; 2]| marks[instance as usize - 1].load(Relaxed);
+        assert!(marks.iter().all(|marks| of(marks) == 1), "not seen in instance {instance}");
+    };
+    for instance in 1..=2_u32 {
+        let set_up = || {
+            (1..instance).for_each(all_of);
+            2
+        };
+        let sum_up = || {
+            if instance == 2 {
+                (1..=2).for_each(all_of);
+            }
+            ahead && instance == 1
+        };
+        let begun = board.begin(own, instance, NONE, || true, set_up, || false);
+        // It has a task, and so the instance is not over without it.
+        let Begun::Within(completes) = begun else { panic!("{begun:?}") };
+        assert!(board.is_at(instance));
+        marks[own][instance as usize - 1].store(1, Relaxed);
+        board.complete(instance, u32::from(board.overtakes()), sum_up, || 2);
+        board.complete(instance, completes, sum_up, || 2);
+        assert!(board.end(instance, NONE, |_| false));
+    }
+}
+
+/// Would catch: what a thread has measured, and whoever tells of it an instance later does not see; a thread that has a task which
+/// is in no queue, in an instance that is over.
+#[test]
+fn whoever_ends_an_instance_sees_all_that_was_done_before() {
+    for (overtakes, ahead) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(move || {
+            let board = Arc::new(Board::new(2, overtakes));
+            let marks = Arc::new(<[[AtomicUsize; 2]; 2]>::default());
+            let other = {
+                let (board, marks) = (Arc::clone(&board), Arc::clone(&marks));
+                thread::spawn(move || two_marked_instances(&board, &marks, 1, ahead))
+            };
+            two_marked_instances(&board, &marks, 0, ahead);
+            other.join().unwrap();
+        });
+    }
+}
