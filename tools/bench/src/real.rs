@@ -23,7 +23,7 @@ use clap::Args;
 use evenly_compare::{Arm, Executor, ProcessExecutor, RunError, Status};
 use evenly_linux::usage::Usage;
 use evenly_model::CpuSet;
-use programs::{Answer, Left, Needs, Places, Real, Words, programs};
+use programs::{Answer, Left, Needs, Places, Real, Words, of_npb_all, programs};
 use report::{Measurement, Report, Runs};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -55,6 +55,10 @@ pub(crate) struct RealArgs {
     /// Only this arm beside the kernel and the limit (may be given more than once) [default: all of them]
     #[arg(long = "arm", value_name = "NAME", value_parser = ARMS)]
     arms: Vec<String>,
+    /// Also the NAS Parallel Benchmarks with OpenMP, version 3, of which this folder has programs (bt.A.x, cg.B.x, ft.A.x,
+    /// lu.W.x, mg.B.x, sp.A.x, ua.W.x)
+    #[arg(long, value_name = "DIR")]
+    npb: Option<PathBuf>,
     /// Write everything to FILE as JSON (evenly.bench-real/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -90,9 +94,9 @@ impl Case {
 }
 
 /// Each program alone with all numbers of threads, and beside others with as many as CPUs; or what is asked for.
-fn cases(asked: &[Beside]) -> Vec<Case> {
+fn cases(asked: &[Beside], has_npb: bool) -> Vec<Case> {
     let mut all = Vec::new();
-    for program in programs() {
+    for program in programs().into_iter().chain(of_npb_all().into_iter().filter(|_| has_npb)) {
         let mut add = |threads, beside| all.push(Case { program, threads, beside });
         if asked.is_empty() {
             THREADS.into_iter().for_each(|threads| add(threads, Beside::Nobody));
@@ -106,7 +110,7 @@ fn cases(asked: &[Beside]) -> Vec<Case> {
 }
 
 /// What is missing of what a program needs, if anything is.
-fn missing(needs: Needs, tools: &Tools) -> Option<String> {
+fn missing(needs: Needs, tools: &Tools, npb: &Path) -> Option<String> {
     match needs {
         Needs::Commands(commands) => {
             let (command, package) = commands.iter().find(|(command, _)| !is_in_path(command))?;
@@ -114,6 +118,8 @@ fn missing(needs: Needs, tools: &Tools) -> Option<String> {
         }
         Needs::NumPy => python_with_numpy().err().map(|e| e.to_string()),
         Needs::Workload(name) => tools.path(name).err().map(|e| e.to_string()),
+        Needs::Npb(name) if npb.join(name).is_file() => None,
+        Needs::Npb(name) => Some(format!("--npb: there is no {name} in {}", npb.display())),
     }
 }
 
@@ -344,11 +350,15 @@ fn last_line(text: &str) -> &str {
 }
 
 /// Leaves out the cases of programs that cannot be had, and says so: those that are left, and the names of the others.
-fn there<'a>(chosen: Vec<&'a Case>, tools: &Tools) -> anyhow::Result<(Vec<&'a Case>, Vec<String>)> {
+fn there<'a>(
+    chosen: Vec<&'a Case>,
+    tools: &Tools,
+    npb: &Path,
+) -> anyhow::Result<(Vec<&'a Case>, Vec<String>)> {
     let mut lacks: BTreeMap<&str, Option<String>> = BTreeMap::new();
     for case in &chosen {
         let program = &case.program;
-        lacks.entry(program.name).or_insert_with(|| missing(program.needs, tools));
+        lacks.entry(program.name).or_insert_with(|| missing(program.needs, tools, npb));
     }
     for (name, why) in &lacks {
         if let Some(why) = why {
@@ -367,21 +377,24 @@ fn there<'a>(chosen: Vec<&'a Case>, tools: &Tools) -> anyhow::Result<(Vec<&'a Ca
 
 /// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &RealArgs) -> anyhow::Result<()> {
-    let all = cases(&args.beside);
+    let all = cases(&args.beside, args.npb.is_some());
     let chosen = args.cases.of(&all, Case::name)?;
     if args.cases.list {
         let line = |case: &&Case| format!("{:<24} {}\n", case.name(), case.what());
         return print(&chosen.iter().map(line).collect::<String>());
     }
     let tools = args.cases.programs.find(&["noise"])?;
-    let (chosen, left_out) = there(chosen, &tools)?;
+    // Runs are made in folders of their own.
+    let npb =
+        args.npb.as_ref().map(fs::canonicalize).transpose().context("--npb")?.unwrap_or_default();
+    let (chosen, left_out) = there(chosen, &tools, &npb)?;
     let cpus = crate::args::take_two_cpus(args.cases.cpus.as_ref())?;
     let python = if chosen.iter().any(|case| case.program.needs == Needs::NumPy) {
         python_with_numpy()?
     } else {
         ""
     };
-    let places = Places { python, loops: tools.workload("loops-tbb") };
+    let places = Places { python, loops: tools.workload("loops-tbb"), npb };
     let interrupted = interrupts()?;
     let executor = ProcessExecutor {
         limit: Some(LIMIT),
@@ -430,13 +443,15 @@ mod tests {
     #[test]
     fn every_case_has_a_name_of_its_own() {
         for asked in [&[][..], &[Beside::Hog], &[Beside::Copy, Beside::Quota]] {
-            let all = cases(asked);
+            let all = cases(asked, true);
             let names: std::collections::BTreeSet<String> = all.iter().map(Case::name).collect();
             assert_eq!(names.len(), all.len());
-            assert_eq!(all.len(), programs().len() * if asked.len() == 1 { 3 } else { 6 });
+            let each = if asked.len() == 1 { 3 } else { 6 };
+            assert_eq!(all.len(), (programs().len() + of_npb_all().len()) * each);
+            assert_eq!(cases(asked, false).len(), programs().len() * each);
         }
-        assert!(cases(&[]).iter().any(|case| case.name() == "lammps-3"));
-        assert!(cases(&[Beside::Hog]).iter().all(|case| case.name().ends_with("-hog")));
+        assert!(cases(&[], false).iter().any(|case| case.name() == "lammps-3"));
+        assert!(cases(&[Beside::Hog], true).iter().all(|case| case.name().ends_with("-hog")));
     }
 
     #[test]
@@ -451,9 +466,11 @@ mod tests {
     fn what_is_missing_is_named_with_what_brings_it() {
         let tools = Tools::at("evenly", "nowhere");
         let needs = Needs::Commands(&[("sh", "dash"), ("no-such-command", "a-package")]);
-        let said = missing(needs, &tools).unwrap();
+        let said = missing(needs, &tools, Path::new("")).unwrap();
         assert_eq!(said, "there is no no-such-command; on Debian: apt-get install a-package");
-        assert_eq!(missing(Needs::Commands(&[("sh", "dash")]), &tools), None);
-        assert!(missing(Needs::Workload("loops-tbb"), &tools).is_some());
+        assert_eq!(missing(Needs::Commands(&[("sh", "dash")]), &tools, Path::new("")), None);
+        assert!(missing(Needs::Workload("loops-tbb"), &tools, Path::new("")).is_some());
+        let said = missing(Needs::Npb("lu.W.x"), &tools, Path::new("/nowhere")).unwrap();
+        assert_eq!(said, "--npb: there is no lu.W.x in /nowhere");
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Words {
 pub(super) struct Places {
     pub(super) python: &'static str,
     pub(super) loops: PathBuf,
+    /// Where NPB's are, which Debian does not have.
+    pub(super) npb: PathBuf,
 }
 
 /// What a run has left.
@@ -52,6 +54,8 @@ pub(super) enum Needs {
     NumPy,
     /// This workload.
     Workload(&'static str),
+    /// This program of NPB.
+    Npb(&'static str),
 }
 
 /// A program with an input.
@@ -68,7 +72,38 @@ pub(super) struct Real {
     pub(super) answer: fn(&Left<'_>) -> anyhow::Result<Answer>,
 }
 
-/// All of them.
+/// A program of the NAS Parallel Benchmarks, with OpenMP and of this class.
+macro_rules! npb {
+    ($name:literal, $class:literal) => {
+        Real {
+            name: concat!("npb-", $name),
+            what: concat!("NPB ", $name, ", class ", $class, ", OpenMP"),
+            needs: Needs::Npb(concat!($name, ".", $class, ".x")),
+            files: |_| Vec::new(),
+            prepare: &[],
+            words: |places, n| Words {
+                argv: vec![places.npb.join(concat!($name, ".", $class, ".x")).into()],
+                env: variables(&[("OMP_NUM_THREADS", &n.to_string())]),
+            },
+            answer: of_npb,
+        }
+    };
+}
+
+/// Those of NPB that run for 1 to 25 s on two CPUs. Threads of `lu` wait for each other by flags in memory.
+pub(super) fn of_npb_all() -> Vec<Real> {
+    vec![
+        npb!("bt", "A"),
+        npb!("cg", "B"),
+        npb!("ft", "A"),
+        npb!("lu", "W"),
+        npb!("mg", "B"),
+        npb!("sp", "A"),
+        npb!("ua", "W"),
+    ]
+}
+
+/// Those that Debian has.
 pub(super) fn programs() -> Vec<Real> {
     let numpy = |name, what, words, files| Real {
         name,
@@ -258,6 +293,17 @@ fn printed(left: &Left<'_>) -> anyhow::Result<Answer> {
 }
 
 /// The time of its loop; the energies, and all else that it prints of steps.
+fn of_npb(left: &Left<'_>) -> anyhow::Result<Answer> {
+    let field = |name: &str| {
+        let line = left.stdout.lines().find(|line| line.trim_start().starts_with(name))?;
+        line.split_once('=').map(|(_, value)| value.trim())
+    };
+    let seconds = field("Time in seconds").and_then(|s| s.parse().ok()).context("no time")?;
+    let verified = field("Verification").context("it does not say whether its answer is right")?;
+    anyhow::ensure!(verified == "SUCCESSFUL", "its answer is wrong: {verified}");
+    Ok((seconds, verified.to_owned()))
+}
+
 fn of_lammps(left: &Left<'_>) -> anyhow::Result<Answer> {
     let loop_time = left.stdout.lines().find_map(|line| {
         line.strip_prefix("Loop time of ")?.split(' ').next()?.parse::<f64>().ok()
@@ -324,10 +370,10 @@ mod tests {
 
     #[test]
     fn every_program_has_a_name_an_input_and_a_command() {
-        let all = programs();
+        let all: Vec<Real> = programs().into_iter().chain(of_npb_all()).collect();
         let names: std::collections::BTreeSet<&str> = all.iter().map(|p| p.name).collect();
         assert_eq!(names.len(), all.len());
-        let places = Places { python: "python3", loops: "loops-tbb".into() };
+        let places = Places { python: "python3", loops: "loops-tbb".into(), npb: "npb".into() };
         for program in &all {
             for threads in [2, 3, 4] {
                 let words = (program.words)(&places, threads);
@@ -336,6 +382,19 @@ mod tests {
                 assert!(files.iter().all(|(_, text)| text.ends_with('\n')), "{}", program.name);
             }
         }
+    }
+
+    #[test]
+    fn what_programs_of_npb_print() {
+        let of = |verified: &str| {
+            let stdout = format!(
+                " LU Benchmark Completed.\n Iterations      =                      300\n Time in seconds = \
+                 \x20                   2.96\n Verification    =               {verified}\n"
+            );
+            of_npb(&Left { stdout: &stdout, folder: Path::new(""), wall_s: 9.0 })
+        };
+        assert_eq!(of("SUCCESSFUL").unwrap(), (2.96, "SUCCESSFUL".to_owned()));
+        assert!(of("UNSUCCESSFUL").is_err());
     }
 
     #[test]
