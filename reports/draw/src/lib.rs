@@ -7,11 +7,13 @@
 
 mod chart;
 mod heat;
+mod matrix;
 mod shapes;
 mod table;
 
 pub use chart::{Axis, Chart, Look, Scale, Series, value_at};
 pub use heat::{Field, HeatMap, LEVELS, heat_colours};
+pub use matrix::{Matrix, Named, Tile};
 pub use shapes::{Anchor, Canvas, Paint, Path};
 pub use table::{Table, decimals, number, whole};
 
