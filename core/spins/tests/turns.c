@@ -85,6 +85,8 @@ void wait_bit(void)
 		;
 }
 
+void work_store(void);
+
 void wait_for_ever(void)
 {
 	for (;;)
@@ -117,6 +119,32 @@ void wait_all(void)
 			return;
 	}
 }
+
+#if !defined(__aarch64__)
+/* The way out may stand before, and a jump back to it around other waits. */
+__attribute__((visibility("hidden"))) struct shared { _Atomic int flag; } *shared;
+__attribute__((visibility("hidden"))) int phases, kind;
+void wait_among_others(int is)
+{
+	for (int p = 0; p < phases; p++)
+		switch (kind) {
+		case 1: {
+			int expected;
+			do
+				expected = is + 1;
+			while (!atomic_compare_exchange_weak(&shared->flag, &expected, expected));
+			break;
+		}
+		case 2:
+			while (atomic_load(&shared->flag) == is)
+				__builtin_ia32_pause();
+			break;
+		case 3:
+			work_store();
+			break;
+		}
+}
+#endif
 
 void work_bounded(int n)
 {

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 
 /// Those of a library in which something was found, and those that it has.
 fn found(bytes: &[u8]) -> (BTreeSet<String>, BTreeSet<String>) {
-    let places = evenly_spins::Module::of(bytes).unwrap().spins;
+    let mut places = evenly_spins::Module::of(bytes).unwrap().spins;
+    places.retain(|spin| spin.bytes != [0xf3, 0x90]);
     let is_back = |bytes: &[u8]| match bytes[0] {
         0x0f => bytes[1] & 0xf0 == 0x80,
         opcode => matches!(opcode, 0x70..=0x7f | 0xe9 | 0xeb),
@@ -40,6 +41,9 @@ fn turns_that_leave_nothing_behind_are_waits_and_no_others_are() {
             let waits = all.iter().filter(|name| name.starts_with("wait_"));
             let of_gcc = compiler == "gcc" && !matches!(level, "-O1" | "-Og");
             let waits = waits.filter(|name| of_gcc || *name != "wait_all");
+            // Where it is laid out otherwise, other waits stand within it, or it within their loops.
+            let is_apart = matches!(level, "-O2" | "-O3");
+            let waits = waits.filter(|name| is_apart || *name != "wait_among_others");
             let missed: Vec<&String> = waits.filter(|name| !found.contains(*name)).collect();
             let wrong: Vec<&String> = found.iter().filter(|n| n.starts_with("work_")).collect();
             assert!(

@@ -58,6 +58,30 @@ void back_off(void)
 			PAUSE;
 }
 
+#if !defined(__aarch64__)
+/* The address of the flag comes by the register in which the delay is counted. */
+struct flags { _Atomic int other, flag; } *flags;
+void back_off_through(int is)
+{
+	while (atomic_load_explicit(&flags->flag, memory_order_acquire) == is)
+		for (int i = 0; i < 50; i++)
+			PAUSE;
+}
+
+
+/* Through a list, with delays. */
+struct node { struct node *volatile next; } ;
+struct node *list_end(struct node *at)
+{
+	while (at->next) {
+		at = at->next;
+		for (int i = 0; i < 50; i++)
+			PAUSE;
+	}
+	return at;
+}
+#endif
+
 void back_off_and_try(void)
 {
 	int most = 16;

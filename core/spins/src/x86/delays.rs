@@ -10,7 +10,7 @@ use super::doubt::back;
 use super::turns::{is_clock, may_store};
 use super::{Function, looks};
 use crate::wait::{Wait, around_delays};
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Register};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -28,13 +28,45 @@ fn waits(function: &Function, turn: &Range<usize>, factory: &mut InstructionInfo
     let turn = function.instructions[begin..].iter().take_while(|x| x.ip() < turn.end as u64);
     let turn: Vec<Instruction> = turn.copied().collect();
     let counted = counted(&turn, factory);
-    let is_same = |r: Register| !counted.contains(&r.full_register());
     turn.iter().all(|x| leaves_nothing(x, factory))
         && turn.iter().any(looks)
-        && turn
-            .iter()
-            .filter(|x| looks(x))
-            .all(|x| is_same(x.memory_base()) && is_same(x.memory_index()))
+        && turn.iter().enumerate().filter(|(_, x)| looks(x)).all(|(i, x)| {
+            [x.memory_base(), x.memory_index()]
+                .into_iter()
+                .all(|r| is_same(&turn, i, r, &counted, factory))
+        })
+}
+
+/// Whether an address is the same in each turn that this instruction takes from a register: nothing is counted up in it, or it was
+/// loaded just before, from such an address, by whoever comes here; not from the own stack, which the turn may have changed.
+fn is_same(
+    turn: &[Instruction],
+    at: usize,
+    register: Register,
+    counted: &BTreeSet<Register>,
+    factory: &mut InstructionInfoFactory,
+) -> bool {
+    let full = register.full_register();
+    if !counted.contains(&full) {
+        return true;
+    }
+    let mut writes = |x: &Instruction| {
+        let used = factory.info(x).used_registers();
+        used.iter().any(|r| is_written(r.access()) && r.register().full_register() == full)
+    };
+    let Some(loaded) = (0..at).rev().find(|&i| writes(&turn[i])) else { return false };
+    let x = &turn[loaded];
+    let is_load = x.mnemonic() == Mnemonic::Mov
+        && x.op1_kind() == OpKind::Memory
+        && x.op0_register() == full
+        && !factory.info(x).used_memory().iter().any(is_own);
+    let between = turn[loaded].ip() + 1..=turn[at].ip();
+    let is_entered = turn.iter().any(|x| between.contains(&x.near_branch_target()));
+    is_load
+        && !is_entered
+        && [x.memory_base(), x.memory_index()]
+            .into_iter()
+            .all(|r| is_same(turn, loaded, r, counted, factory))
 }
 
 /// Registers that are made of what they were before, and those made of such ones.

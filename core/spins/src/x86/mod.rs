@@ -83,6 +83,14 @@ impl Function {
         falls.into_iter().chain(jumps)
     }
 
+    /// Whether a jump that goes back to the beginning of these bytes can come after itself: others only leave, where the way out
+    /// stands before.
+    fn goes_round(&self, jump: usize, bytes: &Range<usize>) -> bool {
+        let is_within = |n: &usize| bytes.contains(&(self.instructions[*n].ip() as usize));
+        let next = |i: usize| self.next(i).filter(is_within);
+        self.by_address.get(&(jump as u64)).is_some_and(|&at| way_back(at, next).is_some())
+    }
+
     /// The shortest way from this `pause` back to it, if it looks at something that another thread can change.
     fn turn(&self, pause: usize) -> Option<Range<usize>> {
         let turn = way_back(pause, |i| self.next(i))?;

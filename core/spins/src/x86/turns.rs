@@ -6,6 +6,7 @@
 //! up after some time. Not found are those that count their turns: loops that go through a list look the same, where what
 //! they do with an element stands elsewhere.
 
+use super::Function;
 use super::decoded::{decode, is_own, is_read, is_written};
 use crate::wait::{Wait, holds};
 use iced_x86::{
@@ -29,7 +30,7 @@ pub(super) fn jumps(code: &[u8], pauses: &[Wait]) -> Vec<Wait> {
         let Some(bytes) = back(code, jump) else { continue };
         let next = pauses.partition_point(|p| p.at < bytes.start);
         if pauses.get(next).is_some_and(|p| bytes.contains(&p.at)) {
-            others.push(bytes);
+            others.push((jump, bytes));
         } else if let Some(turn) = Turn::of(&code[bytes.clone()], jump - bytes.start, &mut factory)
             && turn.waits_from(0)
         {
@@ -41,15 +42,18 @@ pub(super) fn jumps(code: &[u8], pauses: &[Wait]) -> Vec<Wait> {
         return Vec::new();
     }
     // Until here any byte could have been one within an instruction. Behind one that begins a turn all others are right.
-    let function: Vec<Instruction> = decode(code).take_while(|x| !x.is_invalid()).collect();
-    found.retain(|f| f.holds_in(&function));
-    others.extend(found.iter().map(|f| f.bytes.clone()));
+    let function = Function::decode(code);
+    found.retain(|f| f.holds_in(&function.instructions));
+    others.retain(|(jump, bytes)| function.goes_round(*jump, bytes));
+    others.extend(found.iter().map(|f| (f.jump, f.bytes.clone())));
     // Where it waits for a lock elsewhere, and goes back to try once it is free: then there is no time to lose.
     let is_wait = |f: &&Found| {
         let waits_elsewhere = |o: &Range<usize>| {
-            o.start != f.bytes.start && o.start < f.bytes.end && f.bytes.start < o.end
+            // Of a loop around all of it nothing follows.
+            let is_around = o.start < f.bytes.start && f.bytes.end < o.end;
+            o.start != f.bytes.start && !is_around && o.start < f.bytes.end && f.bytes.start < o.end
         };
-        !f.turn.tries() || !others.iter().any(waits_elsewhere)
+        !f.turn.tries() || !others.iter().any(|(_, bytes)| waits_elsewhere(bytes))
     };
     found.iter().filter(is_wait).map(|f| Wait { at: f.jump, turn: f.bytes.clone() }).collect()
 }
