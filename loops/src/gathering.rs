@@ -4,6 +4,7 @@
 
 use crate::gate::Gate;
 use crate::team::Shared;
+use crate::watch::LATE;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -60,7 +61,7 @@ impl Gathering {
         let is_gone = |other| is_behind(other) && has_begun(other) && team.is_gone(other);
         let misses = |sleeps| {
             let what = || format!("a reduction after loop '{name}'");
-            team.misses(sleeps, what, "come to it", |other| !is_behind(other));
+            team.misses(sleeps, LATE, what, "come to it", |other| !is_behind(other));
             false
         };
         if self.came.fetch_add(1, AcqRel) + 1 == self.lanes.len() as u32 {

@@ -61,6 +61,14 @@ impl Marks {
         self.of(instance).finish_ns.store(now_ns, Relaxed);
     }
 
+    /// Whether it has found nothing more to do in an instance that it has begun.
+    pub(crate) fn has_finished(&self, instance: u32) -> bool {
+        let mark = self.of(instance);
+        // What is there may be of an earlier instance.
+        mark.instance.load(Acquire) == instance
+            && mark.finish_ns.load(Relaxed) >= mark.begin_ns.load(Relaxed)
+    }
+
     /// By the thread that ended the instance: it was no longer than this, as nobody began it before this thread had finished the one
     /// before. More where it did something else in between, or nothing in either.
     pub(crate) fn at_most(&self, instance: u32) -> Nanos {

@@ -8,6 +8,7 @@ use crate::pending::{Marks, Pending, SHORT, Seen, TOGETHER, makespan};
 use crate::shown::{How, Shown};
 use crate::team::{Shared, lock};
 use crate::telling::Teller;
+use crate::watch::{LATE, STAYS};
 use crossbeam_utils::CachePadded;
 use evenly_iterations::{
     ArrayId, Bounds, Common, Extent, Measured, Memory, Outside, Policy, Region as Declared,
@@ -386,7 +387,12 @@ impl Region {
     fn looks(&self, thread: usize, instance: u32, sleeps: u32) {
         self.team.keeps_order(thread);
         let what = || format!("loop '{}'", self.name);
-        self.team.misses(sleeps, what, "begun it", |other| self.has_begun(other, instance));
+        self.team.misses(sleeps, LATE, what, "begun it", |other| self.has_begun(other, instance));
+        if !self.board.overtakes() {
+            let has_finished = |other: usize| self.lanes[other].marks.has_finished(instance);
+            let this = "come to its end: does it compute, or has it left the loop (break, return)?";
+            self.team.misses(sleeps, STAYS, what, this, has_finished);
+        }
     }
 
     fn has_begun(&self, thread: usize, instance: u32) -> bool {

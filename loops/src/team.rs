@@ -6,7 +6,7 @@ use crate::crowd::Crowd;
 use crate::error::{LoopsError, Reason};
 use crate::gate::Patience;
 use crate::process;
-use crate::watch::{LONG_SLEEPS, Missing, Order, tell};
+use crate::watch::{Missing, Order, sleeps_of, tell};
 use crossbeam_utils::CachePadded;
 use evenly_iterations::{Common, Extent};
 use evenly_model::Nanos;
@@ -256,15 +256,16 @@ impl Shared {
         self.give_up(&all.chain(both).collect::<Vec<_>>(), &Arc::new(error.into()));
     }
 
-    /// By a thread that has slept so often in `what`: tells once, after a while, of threads that have not done `this`.
+    /// By a thread that has slept so often in `what`: tells once, after so long, of threads that have not done `this`.
     pub(crate) fn misses(
         &self,
         sleeps: u32,
+        after: Duration,
         what: impl Fn() -> String,
         this: &str,
         has: impl Fn(usize) -> bool,
     ) {
-        if sleeps < LONG_SLEEPS || self.was_told.load(Relaxed) {
+        if sleeps < sleeps_of(after) || self.was_told.load(Relaxed) {
             return;
         }
         let how = |thread: usize| {
@@ -280,7 +281,7 @@ impl Shared {
         let absent = (0..self.threads()).filter(|thread| !has(*thread));
         let missing: Vec<_> = absent.map(|thread| (thread, how(thread))).collect();
         if !missing.is_empty() && !self.was_told.swap(true, Relaxed) {
-            tell(&what(), this, &missing, self.threads());
+            tell(&what(), after, this, &missing, self.threads());
         }
     }
 

@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-/// After so long it is told who is missing.
-const LONG: Duration = Duration::from_secs(5);
-/// Sleeps of that: by a clock, a process that was stopped meanwhile would be told so at once.
-pub(crate) const LONG_SLEEPS: u32 = (LONG.as_millis() / SLEEP.as_millis()) as u32;
+/// After so long it is told who has not come, and who has not come to the end: an iteration may take its time. Counted in sleeps: by a
+/// clock, a process that was stopped meanwhile would be told so at once.
+pub(crate) const LATE: Duration = Duration::from_secs(5);
+pub(crate) const STAYS: Duration = Duration::from_secs(10);
 /// So many loops that a thread has begun are known.
 const KNOWN: u32 = 8;
 /// So many threads are named.
@@ -55,13 +55,31 @@ pub(crate) enum Missing {
     Late,
 }
 
-/// Tells who is missing, of so many threads; `what` waits, and they have not done `this`.
-pub(crate) fn tell(what: &str, this: &str, missing: &[(usize, Missing)], threads: usize) {
-    // Where it cannot be said, nobody hears of it.
-    let _ = writeln!(std::io::stderr(), "evenly: {}", words(what, this, missing, threads));
+/// How often a thread has slept that has waited for so long.
+pub(crate) fn sleeps_of(time: Duration) -> u32 {
+    (time.as_millis() / SLEEP.as_millis()) as u32
 }
 
-fn words(what: &str, this: &str, missing: &[(usize, Missing)], threads: usize) -> String {
+/// Tells who is missing, of so many threads; `what` has waited for so long, and they have not done `this`.
+pub(crate) fn tell(
+    what: &str,
+    waited: Duration,
+    this: &str,
+    missing: &[(usize, Missing)],
+    threads: usize,
+) {
+    // Where it cannot be said, nobody hears of it.
+    let words = words(what, waited, this, missing, threads);
+    let _ = writeln!(std::io::stderr(), "evenly: {words}");
+}
+
+fn words(
+    what: &str,
+    waited: Duration,
+    this: &str,
+    missing: &[(usize, Missing)],
+    threads: usize,
+) -> String {
     let names: Vec<String> = missing.iter().take(NAMED).map(|(who, _)| who.to_string()).collect();
     let (who, have) = match names.split_last() {
         Some((last, [])) => (format!("thread {last}"), "has"),
@@ -78,7 +96,7 @@ fn words(what: &str, this: &str, missing: &[(usize, Missing)], threads: usize) -
     } else {
         format!("{have} not {this}")
     };
-    let seconds = LONG.as_secs();
+    let seconds = waited.as_secs();
     format!("{what} has waited {seconds} s for {who} of a team of {threads}, which {why}")
 }
 
@@ -89,7 +107,7 @@ mod tests {
 
     #[test]
     fn who_is_missing_is_said_in_words() {
-        let said = |missing: &[_]| words("loop 'sweep'", "begun it", missing, 9);
+        let said = |missing: &[_]| words("loop 'sweep'", LATE, "begun it", missing, 9);
         let waits = "loop 'sweep' has waited 5 s for";
         assert_eq!(
             said(&[(2, Missing::Never)]),

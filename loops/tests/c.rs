@@ -139,7 +139,8 @@ fn whatever_a_thread_does_no_other_waits_for_it_for_ever() {
 fn who_is_missing_is_told_once_and_waited_for() {
     let waits = |way| Command::new("timeout").arg("60").arg(wrong()).arg(way).output().unwrap();
     thread::scope(|scope| {
-        let [late, adds] = ["is late", "adds late"].map(|way| scope.spawn(move || waits(way)));
+        let [late, adds, breaks] =
+            ["is late", "adds late", "breaks off"].map(|way| scope.spawn(move || waits(way)));
         for (waiting, expected) in [
             (
                 late,
@@ -149,6 +150,11 @@ fn who_is_missing_is_told_once_and_waited_for() {
             (
                 adds,
                 "evenly: a reduction after loop 'sweep' has waited 5 s for thread 1 of a team of 2, which has not come to it\n",
+            ),
+            (
+                breaks,
+                "evenly: loop 'sweep' has waited 10 s for thread 1 of a team of 2, which has not come to its end: \
+                 does it compute, or has it left the loop (break, return)?\n",
             ),
         ] {
             let output = waiting.join().unwrap();

@@ -62,6 +62,11 @@ static evenly_loop *go_on(evenly_region *of, size_t thread)
 			usleep(20000);
 			exit(42);
 		}
+		if (is("breaks off")) {
+			/* It comes to the end of the program, as one of OpenMP comes to that of its region, and waits there. */
+			sleep(12);
+			continue;
+		}
 		if (is("leaves") || is("sums"))
 			evenly_abandon(loop);
 		if (is("jumps"))

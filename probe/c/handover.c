@@ -241,26 +241,44 @@ static struct evenly_place *find(uint64_t at)
 
 #include "handover_machine.h"
 
-/* Puts the instruction back. Where that cannot be, or somebody else changes it, each thread that comes there traps and goes on. */
-static void restore(struct evenly_place *place, uint64_t at)
+/* Whether this process, if it is any, is there. */
+static bool is_there(uint32_t pid)
 {
-	if (atomic_exchange(&place->changed_inside, 1))
-		return;
-	long memory = -1;
-	if (!atomic_load(&place->changed_outside)) {
-		/* Not by the library, where a thread could be cancelled. */
-		memory = CALL(SYS_openat, AT_FDCWD, "/proc/self/mem", O_WRONLY | O_CLOEXEC);
-	}
-	if (memory >= 0) {
-		/* Their lowest byte comes first on all of these processors. What is behind the breakpoint is executed by nobody,
-		 * for as long as that is there. */
-		uint32_t first = GET(place->first), behind = HIDDEN_BYTES - BREAKPOINT_BYTES;
-		if (behind)
-			CALL(SYS_pwrite64, memory, (char *)&first + BREAKPOINT_BYTES, behind, at + BREAKPOINT_BYTES);
-		CALL(SYS_pwrite64, memory, &first, BREAKPOINT_BYTES, at);
-		CALL(SYS_close, memory);
-	}
-	atomic_store(&place->changed_inside, 0);
+	return pid && (CALL(SYS_kill, pid, 0) == 0 || errno != ESRCH);
+}
+
+/* Writes it. False where that cannot be. */
+static bool write_back(struct evenly_place *place, uint64_t at)
+{
+	/* Not by the library, where a thread could be cancelled. */
+	long memory = CALL(SYS_openat, AT_FDCWD, "/proc/self/mem", O_WRONLY | O_CLOEXEC);
+	if (memory < 0)
+		return false;
+	/* Their lowest byte comes first on all of these processors. What is behind the breakpoint is executed by nobody, for as
+	 * long as that is there. */
+	uint32_t first = GET(place->first);
+	long behind = HIDDEN_BYTES - BREAKPOINT_BYTES;
+	bool done = !behind
+		|| CALL(SYS_pwrite64, memory, (char *)&first + BREAKPOINT_BYTES, behind, at + BREAKPOINT_BYTES) == behind;
+	done = done && CALL(SYS_pwrite64, memory, &first, BREAKPOINT_BYTES, at) == BREAKPOINT_BYTES;
+	CALL(SYS_close, memory);
+	return done;
+}
+
+/* Puts the instruction back. Where that cannot be, or somebody else changes it, each thread that comes there traps and goes on. */
+static bool restore(struct evenly_place *place, uint64_t at)
+{
+	uint32_t own_pid = (uint32_t)getpid(), other = 0;
+	/* A handler of the program could jump out. */
+	uint64_t all = ~UINT64_C(0), before = 0;
+	CALL(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+	bool is_ours = atomic_compare_exchange_strong(&place->changed_inside, &other, own_pid)
+		|| (!is_there(other) && atomic_compare_exchange_strong(&place->changed_inside, &other, own_pid));
+	bool done = is_ours && !is_there(atomic_load(&place->changed_outside)) && write_back(place, at);
+	if (is_ours)
+		atomic_store(&place->changed_inside, 0);
+	CALL(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof all);
+	return done;
 }
 
 /* This process has filters of system calls of which nothing is known. */
@@ -276,32 +294,46 @@ static void stand_down(void)
 		struct evenly_place *place = &shared->places[i];
 		uint64_t at = atomic_load_explicit(&place->at, memory_order_acquire);
 		if (at && GET(place->space) == space && GET(place->wanted))
-			restore(place, at);
+			for (unsigned tries = 0; tries < 1000 && !restore(place, at); tries++)
+				CALL(SYS_sched_yield);
 	}
 }
 
-/* What the program has made of SIGTRAP. Two threads that set it at the same time may leave parts of both. */
-static struct sigaction of_program;
+/* What the program has made of SIGTRAP, and of SIGILL where that is handled here. Two threads that set it at the same time may
+ * leave parts of both. */
+static struct sigaction of_program, of_program_illegal;
+static bool has_guard;
+
+/* NULL for any other signal. */
+static struct sigaction *kept(int signal)
+{
+	return signal == SIGTRAP ? &of_program : signal == SIGILL && has_guard ? &of_program_illegal : NULL;
+}
+
 static int (*set_action)(int, const struct sigaction *, struct sigaction *);
 static int (*set_mask)(int, const sigset_t *, sigset_t *);
 
-/* A trap that is not ours. */
+/* A signal that is not ours. */
 static void pass_on(int signal, siginfo_t *info, void *context)
 {
-	struct sigaction action = of_program;
+	struct sigaction action = *kept(signal);
 	bool was_sent = info->si_code <= 0;
 	if (!(action.sa_flags & SA_SIGINFO) && (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)) {
 		if (action.sa_handler == SIG_IGN && was_sent)
 			return;
 		/* As the kernel does it, it ends the process. */
 		struct sigaction by_default = { .sa_handler = SIG_DFL };
-		set_action(SIGTRAP, &by_default, NULL);
-		CALL(SYS_tgkill, getpid(), CALL(SYS_gettid), SIGTRAP);
+		set_action(signal, &by_default, NULL);
+		/* An instruction that is none is executed again. */
+		if (was_sent || signal == SIGTRAP)
+			CALL(SYS_tgkill, getpid(), CALL(SYS_gettid), signal);
 		return;
 	}
 	if (action.sa_flags & SA_RESETHAND)
-		of_program = (struct sigaction){ .sa_handler = SIG_DFL };
+		*kept(signal) = (struct sigaction){ .sa_handler = SIG_DFL };
 	sigset_t before;
+	if (signal == SIGILL && !(action.sa_flags & SA_NODEFER))
+		sigaddset(&action.sa_mask, signal);
 	sigdelset(&action.sa_mask, SIGTRAP);
 	set_mask(SIG_BLOCK, &action.sa_mask, &before);
 	if (action.sa_flags & SA_SIGINFO)
@@ -345,30 +377,27 @@ static void trapped(int signal, siginfo_t *info, void *context)
 }
 
 /* A debugger has taken the trap of a breakpoint, and let the thread go on behind it: there is an instruction that is none. The
- * thread goes back. */
+ * thread goes on as the one that both hide would have. */
 static void met_guard(int signal, siginfo_t *info, void *context)
 {
-	bool was_sent = info->si_code <= 0;
+	int before = errno;
 	uint64_t at = trapped_at(context);
-	if (!was_sent && find(at)) {
-		go_on(context, at);
-		return;
+	struct evenly_place *place = info->si_code > 0 ? find(at) : NULL;
+	if (place) {
+		uint64_t next = goes_on_at(at, GET(place->first), context);
+		go_on(context, next ? next : at);
+	} else {
+		pass_on(signal, info, context);
 	}
-	/* The program dies of it: there, or of the one that it was sent. */
-	struct sigaction by_default = { .sa_handler = SIG_DFL };
-	set_action(signal, &by_default, NULL);
-	if (was_sent)
-		CALL(SYS_tgkill, getpid(), CALL(SYS_gettid), signal);
+	errno = before;
 }
 
 static bool handle(void)
 {
 	if (!BREAKPOINT_BYTES)
 		return false;
-	/* A program that handles SIGILL itself takes that over. */
-	struct sigaction guard = { .sa_sigaction = met_guard, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER }, of_guard;
-	if (HIDDEN_BYTES > BREAKPOINT_BYTES && set_action(SIGILL, NULL, &of_guard) == 0 && of_guard.sa_handler == SIG_DFL)
-		set_action(SIGILL, &guard, NULL);
+	struct sigaction guard = { .sa_sigaction = met_guard, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };
+	has_guard = HIDDEN_BYTES > BREAKPOINT_BYTES && set_action(SIGILL, &guard, &of_program_illegal) == 0;
 	/* On the stack of the thread: alternative stacks can be too small for two handlers. A handler of the program that
 	 * interrupts this one may come to a breakpoint as well, so that the signal is not blocked meanwhile. */
 	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };

@@ -57,7 +57,8 @@ struct evenly_place {
 	_Atomic uint32_t doubt;  /* 0, EVENLY_DOUBTED, EVENLY_REFUTED */
 	/* Written by programs. */
 	_Atomic uint64_t differs; /* turns with registers that no thread had there before, where it is doubted */
-	/* Who changes the instruction says so first, and leaves it as it is where the other one says so. */
+	/* The process that changes the instruction says so first, and leaves it as it is while another one does. 0: none; a process
+	 * that is gone says nothing any longer. */
 	_Atomic uint32_t changed_outside; /* written by evenly */
 	_Atomic uint32_t changed_inside;  /* written by programs */
 };

@@ -32,11 +32,11 @@ static const sigset_t *without(const sigset_t *set, sigset_t *copy)
 	return copy;
 }
 
-static void action_of_trap(const struct sigaction *action, struct sigaction *old)
+static void action_of(int signal, const struct sigaction *action, struct sigaction *old)
 {
-	struct sigaction before = of_program;
+	struct sigaction before = *kept(signal);
 	if (action)
-		of_program = *action;
+		*kept(signal) = *action;
 	if (old)
 		*old = before;
 }
@@ -46,8 +46,8 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
 	NEXT(sigaction)
 	if (!shared)
 		return next(signal, action, old);
-	if (signal == SIGTRAP) {
-		action_of_trap(action, old);
+	if (kept(signal)) {
+		action_of(signal, action, old);
 		return 0;
 	}
 	uint64_t bit = signal > 0 && signal <= 64 ? UINT64_C(1) << (signal - 1) : 0;
@@ -61,8 +61,6 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
 	int result = next(signal, has ? &changed : action, old);
 	if (result == 0 && old && had)
 		sigaddset(&old->sa_mask, SIGTRAP);
-	if (result == 0 && old && old->sa_sigaction == met_guard)
-		*old = (struct sigaction){ .sa_handler = SIG_DFL };
 	if (result == 0 && action) {
 		if (has)
 			atomic_fetch_or(&with_trap, bit);
@@ -74,33 +72,27 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
 
 typedef void (*handler_t)(int);
 
-/* What the program had set, if it was this. */
-static handler_t shown(handler_t handler)
-{
-	return (uintptr_t)handler == (uintptr_t)met_guard ? SIG_DFL : handler;
-}
-
 /* The older ways to set a handler, which the C library does not do by its own sigaction that could be stood before. */
-static handler_t set_handler(handler_t handler, int flags)
+static handler_t set_handler(int signal, handler_t handler, int flags)
 {
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags }, old;
 	sigemptyset(&action.sa_mask);
-	action_of_trap(&action, &old);
+	action_of(signal, &action, &old);
 	return old.sa_handler;
 }
 
 EXPORT handler_t signal(int number, handler_t handler)
 {
 	NEXT(signal)
-	return shared && number == SIGTRAP ? set_handler(handler, SA_RESTART) : shown(next(number, handler));
+	return shared && kept(number) ? set_handler(number, handler, SA_RESTART) : next(number, handler);
 }
 
 EXPORT handler_t __sysv_signal(int number, handler_t handler)
 {
 	NEXT(__sysv_signal)
-	if (!shared || number != SIGTRAP)
-		return shown(next(number, handler));
-	return set_handler(handler, (int)(SA_RESETHAND | SA_NODEFER));
+	if (!shared || !kept(number))
+		return next(number, handler);
+	return set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER));
 }
 
 /* Their other names. */
@@ -113,9 +105,9 @@ EXPORT handler_t sysv_signal(int number, handler_t handler) __THROW __attribute_
 EXPORT int sigignore(int number)
 {
 	NEXT(sigignore)
-	if (!shared || number != SIGTRAP)
+	if (!shared || !kept(number))
 		return next(number);
-	set_handler(SIG_IGN, 0);
+	set_handler(number, SIG_IGN, 0);
 	return 0;
 }
 
@@ -139,13 +131,15 @@ EXPORT int sigrelse(int number)
 EXPORT handler_t sigset(int number, handler_t handler)
 {
 	NEXT(sigset)
+	if (shared && kept(number) && number != SIGTRAP && handler != SIG_HOLD)
+		return set_handler(number, handler, 0);
 	if (!shared || number != SIGTRAP)
-		return shown(next(number, handler));
+		return next(number, handler);
 	bool blocked = here.blocks;
 	here.blocks = handler == SIG_HOLD;
 	if (handler == SIG_HOLD)
 		return blocked ? SIG_HOLD : of_program.sa_handler;
-	handler_t before = set_handler(handler, 0);
+	handler_t before = set_handler(number, handler, 0);
 	return blocked ? SIG_HOLD : before;
 }
 

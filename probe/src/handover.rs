@@ -107,17 +107,17 @@ impl Places for Table {
     fn changes(&mut self, place: Place, changes: bool) -> bool {
         let begin = offset(place.0);
         let own = begin + place::CHANGED_OUTSIDE as u64;
-        let says = |changes| self.file.write_all_at(&u32::from(changes).to_ne_bytes(), own).is_ok();
+        let says = |who: u32| self.file.write_all_at(&who.to_ne_bytes(), own).is_ok();
         if !changes {
-            return says(false);
+            return says(0);
         }
         // Each side says first that it does, and looks then: calls of the kernel are not carried out in another order.
         let mut inside = [0; 4];
-        let free = says(true)
+        let free = says(std::process::id())
             && self.file.read_exact_at(&mut inside, begin + place::CHANGED_INSIDE as u64).is_ok()
-            && inside == [0; 4];
+            && !is_there(u32::from_ne_bytes(inside));
         if !free {
-            says(false);
+            says(0);
         }
         free
     }
@@ -163,6 +163,12 @@ impl Places for Table {
         let calls = [(Place::MPI, header::PROGRESS), (Place::YIELDS, header::YIELDS)];
         in_code.chain(calls.into_iter().filter_map(|(place, at)| of(place, at as u64))).collect()
     }
+}
+
+/// Whether a process is there that says something, if it is any.
+fn is_there(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// Where a place is in the file.

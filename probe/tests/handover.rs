@@ -17,6 +17,7 @@ use evenly_testing::{is_installed, wait_for, wait_until};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -126,12 +127,18 @@ impl Spinning {
         }
     }
 
-    /// Until it has put an instruction back: where a breakpoint can be set again there was none.
+    /// Whether an instruction is there again.
+    fn is_restored(&self, all: &[(u64, Vec<u8>)]) -> bool {
+        let memory = fs::File::open(format!("/proc/{}/mem", self.process().pid)).unwrap();
+        all.iter().any(|(at, bytes)| {
+            let mut found = vec![0; bytes.len()];
+            memory.read_exact_at(&mut found, *at).unwrap();
+            found == *bytes
+        })
+    }
+
     fn wait_until_restored(&self, all: &[(u64, Vec<u8>)]) {
-        let memory = Memory::of(&Proc::default(), self.process().pid).unwrap();
-        wait_until("the instruction is there again", || {
-            all.iter().any(|(at, bytes)| memory.set_breakpoint(*at, bytes).unwrap())
-        });
+        wait_until("the instruction is there again", || self.is_restored(all));
     }
 
     fn go(&mut self) {
@@ -401,6 +408,30 @@ fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {
         it.go();
         it.finishes();
     }
+}
+
+/// Would catch: an instruction that both sides change at the same time, of which half is the one and half the other.
+#[test]
+fn no_instruction_is_put_back_while_evenly_changes_it() {
+    let mut it = Spinning::start_as(WAYS[1], "waits");
+    let all = it.arm();
+    wait_until("it comes to a breakpoint", || it.traps() > 3);
+    let space = it.process().space;
+    let changes = |it: &mut Spinning, is| {
+        for (at, bytes) in &all {
+            let place = it.table.place(space, *at, hidden(bytes), false).unwrap();
+            assert!(it.table.changes(place, is));
+        }
+    };
+    changes(&mut it, true);
+    it.table.until(1).unwrap();
+    let traps = it.traps();
+    wait_until("it comes to the breakpoint again and again", || it.traps() > traps + 1_000);
+    assert!(!it.is_restored(&all));
+    changes(&mut it, false);
+    it.wait_until_restored(&all);
+    it.go();
+    it.finishes();
 }
 
 /// As evenly takes them away.

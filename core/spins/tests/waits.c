@@ -71,6 +71,33 @@ void back_off_through(int is)
 
 /* Through a list, with delays. */
 struct node { struct node *volatile next; } ;
+/* It takes nodes away from the list. */
+void empty(struct node *_Atomic *head)
+{
+	struct node *first, *next;
+	do {
+		first = atomic_load(head);
+		next = first->next;
+		atomic_compare_exchange_strong(head, &first, next);
+		for (int i = 0; i < 50; i++)
+			PAUSE;
+	} while (next);
+}
+
+/* The register of the list is made of itself by way of another one. */
+struct node *list_end_by_two(struct node *at)
+{
+	struct node *next;
+	while ((next = at->next)) {
+		for (int i = 0; i < 50; i++)
+			PAUSE;
+		if (flag)
+			return at;
+		at = next;
+	}
+	return at;
+}
+
 struct node *list_end(struct node *at)
 {
 	while (at->next) {

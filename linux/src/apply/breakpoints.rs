@@ -113,7 +113,7 @@ impl Memory {
 
     /// Writes a breakpoint over the instruction at this address that begins with these bytes, two on x86-64 and four on
     /// aarch64; behind one that is there a guard, if it lacks one: no thread has the instruction half read then, as that was
-    /// written a while ago. False where there was none of both.
+    /// written a while ago. Whether there was the instruction, and is the breakpoint now.
     ///
     /// # Errors
     /// As read(2) and write(2).

@@ -19,7 +19,7 @@ use crate::proc::{Proc, read_all, status_number};
 pub use crate::refused::Refused;
 use crate::samples::{MOST, cpus};
 use crate::spinning::Spinning;
-use evenly_model::{CpuSet, Nanos, Pid, Tid};
+use evenly_model::{CpuSet, Nanos, Pid};
 use evenly_spins::{Doing, Handed, Hunt, Machine, Place, Places, Seen, Spin, Taking, Worth};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -271,9 +271,12 @@ impl<P: Places> HandOver<P> {
     /// Takes all breakpoints away. Where that cannot be, each is taken away by the next thread that comes to it when nobody is
     /// to hand over any longer.
     fn clear(&mut self) {
-        for ((pid, _), places) in std::mem::take(&mut self.known) {
-            if let Ok(memory) = Memory::of(&self.proc, pid) {
-                self.clear_in(pid, &memory, places);
+        for (key, places) in std::mem::take(&mut self.known) {
+            if let Ok(memory) = Memory::of(&self.proc, key.0) {
+                let stay = self.clear_in(key.0, &memory, places);
+                if !stay.is_empty() {
+                    self.known.insert(key, stay);
+                }
             }
         }
     }
@@ -281,24 +284,27 @@ impl<P: Places> HandOver<P> {
     /// Takes breakpoints away from a process. Returns those that stay for now: the program takes them away itself at this moment,
     /// or a debugger has a thread there that would go on in the middle of the instruction.
     fn clear_in(&mut self, pid: Pid, memory: &Memory, places: Vec<Known>) -> Vec<Known> {
-        let is_traced = is_traced(&self.proc, pid);
         let mut stay = Vec::new();
         for known in places {
             let (place, at, instruction) = &known;
-            let stands_there = || is_traced && stands_behind(&self.proc, pid, *at);
-            if stands_there() || !self.places.changes(*place, true) {
+            let stands_there = || is_traced(&self.proc, pid) && stands_behind(&self.proc, pid, *at);
+            if !self.places.changes(*place, true) {
                 stay.push(known);
                 continue;
             }
-            // Code that was unmapped has no breakpoint.
-            let _ = memory.clear_breakpoint(*at, instruction);
-            let came = stands_there();
-            if came {
+            let mut stays = stands_there();
+            if !stays {
+                // Code that was unmapped has no breakpoint.
+                let _ = memory.clear_breakpoint(*at, instruction);
+                stays = stands_there();
+            }
+            if stays {
+                // With a guard, which it may not have had yet.
                 let _ = memory.set_breakpoint(*at, instruction);
                 let _ = memory.set_breakpoint(*at, instruction);
             }
             self.places.changes(*place, false);
-            if came {
+            if stays {
                 stay.push(known);
             }
         }
@@ -556,8 +562,8 @@ fn lasting(proc: &Proc, pid: Pid) -> Option<Unfit> {
 
 /// Whether a debugger has this process.
 fn is_traced(proc: &Proc, pid: Pid) -> bool {
-    let status = proc.thread_status(Tid(pid.0));
-    status.is_ok_and(|status| status_number(&status, "TracerPid").is_some_and(|tracer| tracer != 0))
+    let traces = |status: Vec<u8>| status_number(&status, "TracerPid").is_some_and(|t| t != 0);
+    proc.threads(pid).into_iter().any(|tid| proc.thread_status(tid).is_ok_and(traces))
 }
 
 #[cfg(test)]

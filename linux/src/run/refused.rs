@@ -7,7 +7,7 @@ use std::io;
 /// Why threads that spin keep their CPU, although they crowd the CPUs.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// The program has its own use for the signal, or filters system calls.
+    /// The program filters system calls.
     #[error("process {0} filters system calls (seccomp)")]
     LeftAlone(Pid),
     /// The table has no more room.

@@ -20,8 +20,8 @@
  * (but for evenly_region_overtakes), and there is none at its begin.
  *
  * What a program does wrong is said in one line on the standard error, and the program is aborted, as it would have a wrong answer;
- * see evenly_loops_on_error. Of a thread that has not come to a loop for 5 s the standard error has a line, once for each team; it is
- * waited for all the same. A process may exit within a loop: its other threads wait until it is gone. */
+ * see evenly_loops_on_error. Of a thread that has not come to a loop for 5 s, or to its end for 10 s, the standard error has a line, once
+ * for each team; it is waited for all the same. A process may exit within a loop: its other threads wait until it is gone. */
 #ifndef EVENLY_LOOPS_H
 #define EVENLY_LOOPS_H
 

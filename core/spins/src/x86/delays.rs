@@ -56,7 +56,10 @@ fn is_same(
     };
     let Some(loaded) = (0..at).rev().find(|&i| writes(&turn[i])) else { return false };
     let x = &turn[loaded];
-    let is_load = x.mnemonic() == Mnemonic::Mov
+    // What is loaded from what the turn writes may be another one each time.
+    let writes_none = !turn.iter().any(may_store);
+    let is_load = writes_none
+        && x.mnemonic() == Mnemonic::Mov
         && x.op1_kind() == OpKind::Memory
         && x.op0_register() == full
         && !factory.info(x).used_memory().iter().any(is_own);

@@ -45,9 +45,16 @@ impl Measurement {
         self.arms.iter().find(|arm| arm.name == name)
     }
 
-    /// The speed of an arm over that of another.
+    /// The speed of an arm over that of another. Where one of them took too long, a bound; None where both did, as nothing is known
+    /// then.
     pub(super) fn over(&self, arm: &str, other: &str, seed: u64) -> Option<Measured> {
-        Measured::ratio(&self.arm(other)?.seconds, &self.arm(arm)?.seconds, seed)
+        let (of, by) = (self.arm(arm)?, self.arm(other)?);
+        (!of.late || !by.late).then(|| Measured::ratio(&by.seconds, &of.seconds, seed)).flatten()
+    }
+
+    /// Nothing is known, as no arm came to its end.
+    pub(super) fn is_open(&self) -> bool {
+        self.arms.iter().all(|arm| arm.late)
     }
 
     /// The speed of the default over that of the best other arm, and which that is.
@@ -145,12 +152,22 @@ mod tests {
         let of = |[kernel, auto, fixed]: [f64; 3]| {
             of("block-2-20us", &[(KERNEL, kernel), (AUTO, auto), ("static", fixed)])
         };
+        let of_late = of;
         assert_eq!(of([2.0, 1.0, 1.5]).text(1), "2.00");
         assert_eq!(of([2.0, 1.0, 0.5]).text(1), "2.00 (static, 0.50)");
         assert_eq!(of([1.0, 2.0, 1.5]).text(1), "0.50");
         let all = [of([2.0, 1.0, 1.5]), of([1.0, 2.0, 1.5])];
         let (_, part, arm) = worst(&all, 1).unwrap();
         assert_eq!((part.value, arm), (0.5, KERNEL));
+        // Where neither came to its end nothing is known; where one did, a bound.
+        let late = |of: &[&str]| {
+            let mut all = of_late([2.0, 2.0, 1.0]);
+            all.arms.iter_mut().for_each(|arm| arm.late = of.contains(&&*arm.name));
+            (all.of_best(1).map(|(part, _)| part.value), all.is_open())
+        };
+        assert_eq!(late(&[KERNEL, AUTO, "static"]), (None, true));
+        assert_eq!(late(&[KERNEL, AUTO]), (Some(0.5), false));
+        assert_eq!(late(&["static", AUTO]), (Some(1.0), false));
         // Ahead of all others is more than 1.
         assert_eq!(all[0].of_best(1).unwrap().0.value, 1.5);
     }

@@ -292,7 +292,7 @@ fn printed(left: &Left<'_>) -> anyhow::Result<Answer> {
     result_in(left.stdout)
 }
 
-/// The time of its loop; the energies, and all else that it prints of steps.
+/// What is printed last: the time, and that the answer was verified.
 fn of_npb(left: &Left<'_>) -> anyhow::Result<Answer> {
     let field = |name: &str| {
         let mut lines = left.stdout.lines().filter(|line| line.trim_start().starts_with(name));
@@ -304,6 +304,7 @@ fn of_npb(left: &Left<'_>) -> anyhow::Result<Answer> {
     Ok((seconds, verified.to_owned()))
 }
 
+/// The time of its loop; the energies, and all else that it prints of steps.
 fn of_lammps(left: &Left<'_>) -> anyhow::Result<Answer> {
     let loop_time = left.stdout.lines().find_map(|line| {
         line.strip_prefix("Loop time of ")?.split(' ').next()?.parse::<f64>().ok()
