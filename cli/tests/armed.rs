@@ -113,6 +113,10 @@ impl Armed {
         });
     }
 
+    fn wait_until_it_has_parts(&self) {
+        wait_until("parts of CPUs", || self.has_parts());
+    }
+
     /// Waits until all threads have what they had without evenly.
     fn wait_until_as_met(&self) {
         wait_until_restored(self.pid, &self.whole);
@@ -179,9 +183,7 @@ fn threads_turn_again_after_evenly_stood_still() {
 #[test]
 #[ignore = "takes long: ./dev test --all"]
 fn threads_have_parts_again_after_evenly_stood_still() {
-    goes_on_while_evenly_stands_still(Armed::with_parts(), |a| {
-        wait_until("parts of CPUs", || a.has_parts());
-    });
+    goes_on_while_evenly_stands_still(Armed::with_parts(), Armed::wait_until_it_has_parts);
 }
 
 #[test]
@@ -213,9 +215,7 @@ fn threads_turn_again_after_their_program_stood_still() {
 #[test]
 #[ignore = "takes long: ./dev test --all"]
 fn threads_with_parts_go_on_after_their_program_stood_still() {
-    goes_on_after_the_program_stood_still(Armed::with_parts(), |a| {
-        wait_until("parts of CPUs", || a.has_parts());
-    });
+    goes_on_after_the_program_stood_still(Armed::with_parts(), Armed::wait_until_it_has_parts);
 }
 
 /// A runtime ends a thread between two parts of its program, and makes another one. Would catch: a helper that waits for one
@@ -286,7 +286,5 @@ fn threads_turn_again_in_a_cpuset_that_shrank_and_grew() {
 #[test]
 #[ignore = "takes long: ./dev test --all"]
 fn threads_with_parts_go_on_in_a_cpuset_that_shrank_and_grew() {
-    follows_its_cpuset("armed-parts", Armed::with_parts(), |a| {
-        wait_until("parts of CPUs", || a.has_parts());
-    });
+    follows_its_cpuset("armed-parts", Armed::with_parts(), Armed::wait_until_it_has_parts);
 }

@@ -42,7 +42,7 @@ fn reaches(number: u32, other: u32) -> bool {
 impl Gate {
     /// Whether it is reached.
     pub fn has_reached(&self, number: u32) -> bool {
-        reaches(self.number.load(Acquire), number)
+        reaches(self.reached(), number)
     }
 
     /// The number that is reached.

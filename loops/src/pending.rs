@@ -36,6 +36,14 @@ impl Default for Marks {
     }
 }
 
+/// What a thread did in an instance, and nothing where it had no part in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    pub(crate) iterations: u64,
+    /// When it came, and finished.
+    pub(crate) times: Option<(u64, u64)>,
+}
+
 impl Marks {
     fn of(&self, instance: u32) -> &Mark {
         &self.0[(instance % TOGETHER) as usize]
@@ -76,17 +84,7 @@ impl Marks {
             .map(|instance| self.of(instance).finish_ns.load(Relaxed));
         if before == 0 { Nanos(u64::MAX) } else { Nanos(now.saturating_sub(before)) }
     }
-}
 
-/// What a thread did in an instance, and nothing where it had no part in it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
-    pub(crate) iterations: u64,
-    /// When it came, and finished.
-    pub(crate) times: Option<(u64, u64)>,
-}
-
-impl Marks {
     pub(crate) fn seen(&self, instance: u32) -> Seen {
         let mark = self.of(instance);
         if mark.instance.load(Acquire) != instance {

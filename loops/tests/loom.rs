@@ -15,6 +15,13 @@ use std::time::Duration;
 const NONE: Patience = Patience { spins: Duration::ZERO, yields: false };
 
 /// Would catch: a task that the owner takes from the head and a thief from the tail.
+/// Tries interleavings with so many preemptions at most.
+fn check(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(run);
+}
+
 #[test]
 fn each_task_is_taken_once() {
     loom::model(|| {
@@ -106,9 +113,7 @@ fn instances_follow_one_another() {
     // Those of which each task counts have more interleavings.
     let ways = [(false, 2, false), (true, 1, false), (false, 1, true), (true, 1, true)];
     for (overtakes, tasks, ahead) in ways {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(1);
-        model.check(move || {
+        check(1, move || {
             let board = Arc::new(Board::new(2, overtakes));
             let done = Arc::new(AtomicUsize::new(0));
             let other = {
@@ -125,9 +130,7 @@ fn instances_follow_one_another() {
 /// Would catch: a thread that reads of a later instance than it is in, and does not see that; an empty one that nobody ends.
 #[test]
 fn whoever_is_overtaken_sees_it() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(1);
-    model.check(|| {
+    check(1, || {
         let (board, shown) = (Arc::new(Board::new(2, true)), Arc::new(AtomicUsize::new(0)));
         let instances = |board: &Board, shown: &AtomicUsize, own: usize| {
             for instance in 1..=2_u32 {
@@ -160,9 +163,7 @@ fn give_up(board: &Board) {
 /// Would catch: a thread that waits for one that has left.
 #[test]
 fn nobody_waits_for_a_loop_that_is_given_up() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(3, || {
         let board = Arc::new(Board::new(2, false));
         let other = {
             let board = Arc::clone(&board);
@@ -185,9 +186,7 @@ fn nobody_waits_for_a_loop_that_is_given_up() {
 /// Would catch: a thread that begins by what was set up ahead, while one that has other bounds sets it up anew.
 #[test]
 fn whoever_disagrees_with_what_was_set_up_ahead_is_seen() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(3, || {
         let board = Arc::new(Board::new(2, false));
         let _ = board.begin(0, 1, NONE, || true, || 0, || false);
         board.complete(1, 2, || true, || 0);
@@ -219,9 +218,7 @@ fn whoever_disagrees_with_what_was_set_up_ahead_is_seen() {
 /// Would catch: an instance that is set up anew once the other thread has ended it, and gone on.
 #[test]
 fn what_a_thread_alone_has_ended_is_not_set_up_anew() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(3, || {
         let board = Arc::new(Board::new(2, true));
         let _ = board.begin(0, 1, NONE, || true, || 1, || false);
         board.complete(1, 1, || true, || 1);
@@ -288,9 +285,7 @@ fn two_marked_instances(board: &Board, marks: &[[AtomicUsize; 2]; 2], own: usize
 #[test]
 fn whoever_ends_an_instance_sees_all_that_was_done_before() {
     for (overtakes, ahead) in [(false, false), (false, true), (true, false), (true, true)] {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(move || {
+        check(2, move || {
             let board = Arc::new(Board::new(2, overtakes));
             let marks = Arc::new(<[[AtomicUsize; 2]; 2]>::default());
             let other = {

@@ -241,12 +241,6 @@ static struct evenly_place *find(uint64_t at)
 
 #include "handover_machine.h"
 
-/* Whether this process, if it is any, is there. */
-static bool is_there(uint32_t pid)
-{
-	return pid && (CALL(SYS_kill, pid, 0) == 0 || errno != ESRCH);
-}
-
 /* Writes it. False where that cannot be. */
 static bool write_back(struct evenly_place *place, uint64_t at)
 {
@@ -273,8 +267,9 @@ static bool restore(struct evenly_place *place, uint64_t at)
 	uint64_t all = ~UINT64_C(0), before = 0;
 	CALL(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
 	bool is_ours = atomic_compare_exchange_strong(&place->changed_inside, &other, own_pid)
-		|| (!is_there(other) && atomic_compare_exchange_strong(&place->changed_inside, &other, own_pid));
-	bool done = is_ours && !is_there(atomic_load(&place->changed_outside)) && write_back(place, at);
+		|| (!process_is_there(other) && atomic_compare_exchange_strong(&place->changed_inside, &other, own_pid));
+	uint32_t outside = atomic_load(&place->changed_outside);
+	bool done = is_ours && (!outside || !process_is_there(outside)) && write_back(place, at);
 	if (is_ours)
 		atomic_store(&place->changed_inside, 0);
 	CALL(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof all);
@@ -324,7 +319,7 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 		/* As the kernel does it, it ends the process. */
 		struct sigaction by_default = { .sa_handler = SIG_DFL };
 		set_action(signal, &by_default, NULL);
-		/* An instruction that is none is executed again. */
+		/* An invalid instruction is executed again. */
 		if (was_sent || signal == SIGTRAP)
 			CALL(SYS_tgkill, getpid(), CALL(SYS_gettid), signal);
 		return;
@@ -376,8 +371,8 @@ static void trapped(int signal, siginfo_t *info, void *context)
 	errno = before;
 }
 
-/* A debugger has taken the trap of a breakpoint, and let the thread go on behind it: there is an instruction that is none. The
- * thread goes on as the one that both hide would have. */
+/* A debugger has taken the trap of a breakpoint, and let the thread go on behind it, where the guard is. The thread goes on as the
+ * instruction would have that both hide. */
 static void met_guard(int signal, siginfo_t *info, void *context)
 {
 	int before = errno;
@@ -396,12 +391,14 @@ static bool handle(void)
 {
 	if (!BREAKPOINT_BYTES)
 		return false;
-	struct sigaction guard = { .sa_sigaction = met_guard, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };
-	has_guard = HIDDEN_BYTES > BREAKPOINT_BYTES && set_action(SIGILL, &guard, &of_program_illegal) == 0;
 	/* On the stack of the thread: alternative stacks can be too small for two handlers. A handler of the program that
 	 * interrupts this one may come to a breakpoint as well, so that the signal is not blocked meanwhile. */
 	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };
-	return set_action(SIGTRAP, &action, &of_program) == 0;
+	if (set_action(SIGTRAP, &action, &of_program) != 0)
+		return false;
+	action.sa_sigaction = met_guard;
+	has_guard = HIDDEN_BYTES > BREAKPOINT_BYTES && set_action(SIGILL, &action, &of_program_illegal) == 0;
+	return true;
 }
 
 /* ---------------------------------------------------------------- beginning */
@@ -425,7 +422,7 @@ static struct evenly_space *take_space(bool taken)
 	for (uint32_t i = 0; i < EVENLY_SPACES; i++) {
 		struct evenly_space *at = &shared->spaces[i];
 		uint64_t owner = GET(at->who);
-		if (owner && (getpgid((pid_t)(uint32_t)owner) >= 0 || errno != ESRCH))
+		if (owner && process_is_there((uint32_t)owner))
 			continue;
 		if (!atomic_compare_exchange_strong(&at->who, &owner, who))
 			continue;

@@ -131,10 +131,14 @@ EXPORT int sigrelse(int number)
 EXPORT handler_t sigset(int number, handler_t handler)
 {
 	NEXT(sigset)
-	if (shared && kept(number) && number != SIGTRAP && handler != SIG_HOLD)
-		return set_handler(number, handler, 0);
-	if (!shared || number != SIGTRAP)
+	if (!shared || !kept(number))
 		return next(number, handler);
+	if (number != SIGTRAP) {
+		if (handler != SIG_HOLD)
+			return set_handler(number, handler, 0);
+		/* It is blocked in fact. */
+		return next(number, handler) == SIG_HOLD ? SIG_HOLD : kept(number)->sa_handler;
+	}
 	bool blocked = here.blocks;
 	here.blocks = handler == SIG_HOLD;
 	if (handler == SIG_HOLD)

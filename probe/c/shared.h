@@ -5,6 +5,7 @@
 #ifndef EVENLY_SHARED_H
 #define EVENLY_SHARED_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,6 +50,12 @@ static int open_shared(const char *variable, const char *made_as, uint64_t size)
 		return file;
 	close(file);
 	return -1;
+}
+
+/* Whether a process of this number is there, also where it is another user's. */
+static inline bool process_is_there(uint32_t pid)
+{
+	return getpgid((pid_t)pid) >= 0 || errno != ESRCH;
 }
 
 #endif

@@ -305,7 +305,7 @@ static void sweep(void)
 		uint32_t owner = GET(lines[i].pid);
 		if (!owner || owner == alive)
 			continue;
-		if (owner != pid && (getpgid((pid_t)owner) >= 0 || errno != ESRCH))
+		if (owner != pid && process_is_there((uint32_t)owner))
 			alive = owner;
 		else
 			give_back(&lines[i], owner);

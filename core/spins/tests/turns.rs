@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 /// Those of a library in which something was found, and those that it has.
 fn found(bytes: &[u8]) -> (BTreeSet<String>, BTreeSet<String>) {
     let mut places = evenly_spins::Module::of(bytes).unwrap().spins;
+    // Those with a `pause` are looked at in `found.rs`.
     places.retain(|spin| spin.bytes != [0xf3, 0x90]);
     let is_back = |bytes: &[u8]| match bytes[0] {
         0x0f => bytes[1] & 0xf0 == 0x80,

@@ -68,10 +68,9 @@ void back_off_through(int is)
 			PAUSE;
 }
 
+struct node { struct node *volatile next; };
 
-/* Through a list, with delays. */
-struct node { struct node *volatile next; } ;
-/* It takes nodes away from the list. */
+/* It takes nodes away from a list, with delays. */
 void empty(struct node *_Atomic *head)
 {
 	struct node *first, *next;
@@ -84,7 +83,7 @@ void empty(struct node *_Atomic *head)
 	} while (next);
 }
 
-/* The register of the list is made of itself by way of another one. */
+/* The same, and the register of the list is made of itself by way of another one. */
 struct node *list_end_by_two(struct node *at)
 {
 	struct node *next;
@@ -98,6 +97,7 @@ struct node *list_end_by_two(struct node *at)
 	return at;
 }
 
+/* It goes through a list. */
 struct node *list_end(struct node *at)
 {
 	while (at->next) {

@@ -16,8 +16,8 @@ use std::os::unix::fs::FileExt;
 /// debuggers and uprobes; the manual of aarch64 promises that for some instructions only.
 const BREAKPOINT: &[u8] =
     if cfg!(target_arch = "aarch64") { &0xd420_0000_u32.to_le_bytes() } else { &[0xcc] };
-/// What is written behind the breakpoint of a jump: an instruction that there is not. A debugger that takes the trap lets the thread
-/// go on there; it meets this, and is sent back by the handler of SIGILL.
+/// What is written behind the breakpoint of a jump: an invalid instruction. A debugger that takes the trap lets the thread go on there;
+/// it meets this, and goes on by the handler of SIGILL as the jump would have.
 const GUARD: Option<u8> = if cfg!(target_arch = "aarch64") { None } else { Some(0xd6) };
 /// How `pause` begins. Behind it there is an instruction that does nothing, which is guard enough.
 const PAUSE: u8 = 0xf3;

@@ -284,10 +284,10 @@ impl<P: Places> HandOver<P> {
     /// Takes breakpoints away from a process. Returns those that stay for now: the program takes them away itself at this moment,
     /// or a debugger has a thread there that would go on in the middle of the instruction.
     fn clear_in(&mut self, pid: Pid, memory: &Memory, places: Vec<Known>) -> Vec<Known> {
-        let mut stay = Vec::new();
+        let (is_traced, mut stay) = (is_traced(&self.proc, pid), Vec::new());
         for known in places {
             let (place, at, instruction) = &known;
-            let stands_there = || is_traced(&self.proc, pid) && stands_behind(&self.proc, pid, *at);
+            let stands_there = || is_traced && stands_behind(&self.proc, pid, *at);
             if !self.places.changes(*place, true) {
                 stay.push(known);
                 continue;

@@ -144,10 +144,13 @@ impl Matrix {
     }
 }
 
+fn filled(colour: &str) -> [(&str, &str); 3] {
+    [("fill", colour), ("stroke", "#c8ccd0"), ("stroke-width", ".6")]
+}
+
 fn draw(out: &mut Canvas, at: (f64, f64), tile: &Tile) {
     let (colour, class) = band(tile.value);
-    let paint = [("fill", colour), ("stroke", "#c8ccd0"), ("stroke-width", ".6")];
-    out.rect(Paint::default().with(&paint).titled(&*tile.told), at, FIELD);
+    out.rect(Paint::default().with(&filled(colour)).titled(&*tile.told), at, FIELD);
     let middle = (at.0 + FIELD.0 / 2.0, at.1 + 14.0);
     out.text(class, Anchor::Middle, middle, &format!("{:.2}", tile.value));
 }
@@ -156,8 +159,7 @@ fn draw(out: &mut Canvas, at: (f64, f64), tile: &Tile) {
 fn key(out: &mut Canvas, y: f64) {
     for (i, (_, colour, _, meaning)) in BANDS.iter().enumerate() {
         let x = MARGIN + 100.0 * i as f64;
-        let paint = [("fill", *colour), ("stroke", "#c8ccd0"), ("stroke-width", ".6")];
-        out.rect(Paint::default().with(&paint), (x, y), (14.0, 12.0));
+        out.rect(Paint::default().with(&filled(colour)), (x, y), (14.0, 12.0));
         out.text("dim", Anchor::Start, (x + 18.0, y + 10.0), meaning);
     }
 }

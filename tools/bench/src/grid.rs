@@ -245,13 +245,11 @@ mod tests {
 
     #[test]
     fn the_worst_cell_is_named() {
-        let runs =
-            |(name, s): (&str, f64)| Runs { name: name.into(), seconds: vec![s], late: false };
-        let of = |cell: usize, seconds: [f64; 3]| {
-            let arms = [KERNEL, AUTO, "static"].into_iter().zip(seconds).map(runs);
-            Measurement::new(&cells()[cell], false, 2, arms.collect())
+        let of = |cell, [kernel, auto, fixed]: [f64; 3]| {
+            kept::measured(cell, &[(KERNEL, kernel), (AUTO, auto), ("static", fixed)])
         };
-        let text = report(&[of(0, [2.0, 1.0, 1.5]), of(1, [1.0, 2.0, 1.5])], 1);
+        let all = [of("block-2-20us", [2.0, 1.0, 1.5]), of("block-2-200us", [1.0, 2.0, 1.5])];
+        let text = report(&all, 1);
         assert!(text.contains("block-2-200us: 0.500 of kernel"), "{text}");
         assert!(!text.contains("block-3"), "{text}");
     }

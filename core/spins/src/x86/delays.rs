@@ -30,46 +30,36 @@ fn waits(function: &Function, turn: &Range<usize>, factory: &mut InstructionInfo
     let counted = counted(&turn, factory);
     turn.iter().all(|x| leaves_nothing(x, factory))
         && turn.iter().any(looks)
-        && turn.iter().enumerate().filter(|(_, x)| looks(x)).all(|(i, x)| {
-            [x.memory_base(), x.memory_index()]
-                .into_iter()
-                .all(|r| is_same(&turn, i, r, &counted, factory))
-        })
+        && (0..turn.len())
+            .filter(|&i| looks(&turn[i]))
+            .all(|i| reads_the_same_place(&turn, i, &counted, factory))
 }
 
-/// Whether an address is the same in each turn that this instruction takes from a register: nothing is counted up in it, or it was
-/// loaded just before, from such an address, by whoever comes here; not from the own stack, which the turn may have changed.
-fn is_same(
+/// Whether the address that this instruction reads is the same in each turn: nothing is counted up in its registers, or they were
+/// loaded just before, from such an address, by whoever comes here; not from what the turn may have changed.
+fn reads_the_same_place(
     turn: &[Instruction],
     at: usize,
-    register: Register,
     counted: &BTreeSet<Register>,
     factory: &mut InstructionInfoFactory,
 ) -> bool {
-    let full = register.full_register();
-    if !counted.contains(&full) {
-        return true;
-    }
-    let mut writes = |x: &Instruction| {
-        let used = factory.info(x).used_registers();
-        used.iter().any(|r| is_written(r.access()) && r.register().full_register() == full)
-    };
-    let Some(loaded) = (0..at).rev().find(|&i| writes(&turn[i])) else { return false };
-    let x = &turn[loaded];
-    // What is loaded from what the turn writes may be another one each time.
-    let writes_none = !turn.iter().any(may_store);
-    let is_load = writes_none
-        && x.mnemonic() == Mnemonic::Mov
-        && x.op1_kind() == OpKind::Memory
-        && x.op0_register() == full
-        && !factory.info(x).used_memory().iter().any(is_own);
-    let between = turn[loaded].ip() + 1..=turn[at].ip();
-    let is_entered = turn.iter().any(|x| between.contains(&x.near_branch_target()));
-    is_load
-        && !is_entered
-        && [x.memory_base(), x.memory_index()]
-            .into_iter()
-            .all(|r| is_same(turn, loaded, r, counted, factory))
+    let registers = [turn[at].memory_base(), turn[at].memory_index()];
+    registers.into_iter().map(Register::full_register).filter(|r| counted.contains(r)).all(|r| {
+        let mut writes = |x: &Instruction| {
+            let used = factory.info(x).used_registers();
+            used.iter().any(|u| is_written(u.access()) && u.register().full_register() == r)
+        };
+        let Some(loaded) = (0..at).rev().find(|&i| writes(&turn[i])) else { return false };
+        let x = &turn[loaded];
+        let is_load = !turn.iter().any(may_store)
+            && x.mnemonic() == Mnemonic::Mov
+            && x.op1_kind() == OpKind::Memory
+            && x.op0_register() == r
+            && !factory.info(x).used_memory().iter().any(is_own);
+        let between = x.ip() + 1..=turn[at].ip();
+        let is_entered = turn.iter().any(|x| between.contains(&x.near_branch_target()));
+        is_load && !is_entered && reads_the_same_place(turn, loaded, counted, factory)
+    })
 }
 
 /// Registers that are made of what they were before, and those made of such ones.

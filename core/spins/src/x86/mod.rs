@@ -83,12 +83,11 @@ impl Function {
         falls.into_iter().chain(jumps)
     }
 
-    /// Whether a jump that goes back to the beginning of these bytes can come after itself: others only leave, where the way out
-    /// stands before.
-    fn goes_round(&self, jump: usize, bytes: &Range<usize>) -> bool {
-        let is_within = |n: &usize| bytes.contains(&(self.instructions[*n].ip() as usize));
+    /// Whether the jump back of what seems to be a loop can come after itself: others only leave, where the way out stands before.
+    fn goes_round(&self, wait: &Wait) -> bool {
+        let is_within = |n: &usize| wait.turn.contains(&(self.instructions[*n].ip() as usize));
         let next = |i: usize| self.next(i).filter(is_within);
-        self.by_address.get(&(jump as u64)).is_some_and(|&at| way_back(at, next).is_some())
+        self.by_address.get(&(wait.at as u64)).is_some_and(|&at| way_back(at, next).is_some())
     }
 
     /// The shortest way from this `pause` back to it, if it looks at something that another thread can change.

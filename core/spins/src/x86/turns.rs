@@ -30,7 +30,7 @@ pub(super) fn jumps(code: &[u8], pauses: &[Wait]) -> Vec<Wait> {
         let Some(bytes) = back(code, jump) else { continue };
         let next = pauses.partition_point(|p| p.at < bytes.start);
         if pauses.get(next).is_some_and(|p| bytes.contains(&p.at)) {
-            others.push((jump, bytes));
+            others.push(Wait { at: jump, turn: bytes });
         } else if let Some(turn) = Turn::of(&code[bytes.clone()], jump - bytes.start, &mut factory)
             && turn.waits_from(0)
         {
@@ -44,18 +44,18 @@ pub(super) fn jumps(code: &[u8], pauses: &[Wait]) -> Vec<Wait> {
     // Until here any byte could have been one within an instruction. Behind one that begins a turn all others are right.
     let function = Function::decode(code);
     found.retain(|f| f.holds_in(&function.instructions));
-    others.retain(|(jump, bytes)| function.goes_round(*jump, bytes));
-    others.extend(found.iter().map(|f| (f.jump, f.bytes.clone())));
+    others.retain(|other| function.goes_round(other));
+    others.extend(found.iter().map(Found::wait));
     // Where it waits for a lock elsewhere, and goes back to try once it is free: then there is no time to lose.
     let is_wait = |f: &&Found| {
-        let waits_elsewhere = |o: &Range<usize>| {
+        let waits_elsewhere = |Wait { turn: o, .. }: &Wait| {
             // Of a loop around all of it nothing follows.
             let is_around = o.start < f.bytes.start && f.bytes.end < o.end;
             o.start != f.bytes.start && !is_around && o.start < f.bytes.end && f.bytes.start < o.end
         };
-        !f.turn.tries() || !others.iter().any(|(_, bytes)| waits_elsewhere(bytes))
+        !f.turn.tries() || !others.iter().any(waits_elsewhere)
     };
-    found.iter().filter(is_wait).map(|f| Wait { at: f.jump, turn: f.bytes.clone() }).collect()
+    found.iter().filter(is_wait).map(Found::wait).collect()
 }
 
 /// A loop that waits, as far as its bytes show.
@@ -67,6 +67,10 @@ struct Found {
 }
 
 impl Found {
+    fn wait(&self) -> Wait {
+        Wait { at: self.jump, turn: self.bytes.clone() }
+    }
+
     /// Whether a function has this loop; and it is the same where it is begun in the middle, as compilers do that check the
     /// condition last.
     fn holds_in(&self, function: &[Instruction]) -> bool {

@@ -133,26 +133,27 @@ pub(super) fn append(file: &Path, one: &Measurement) -> anyhow::Result<()> {
     out.write_all(line.as_bytes()).with_context(told)
 }
 
+/// A cell with one run of each of these arms.
+#[cfg(test)]
+pub(super) fn measured(name: &str, arms: &[(&str, f64)]) -> Measurement {
+    let cell = cells().into_iter().find(|cell| cell.name() == name).unwrap();
+    let runs = |&(name, seconds): &(&str, f64)| Runs {
+        name: name.into(),
+        seconds: vec![seconds],
+        late: false,
+    };
+    Measurement::new(&cell, false, 2, arms.iter().map(runs).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(name: &str, arms: &[(&str, f64)]) -> Measurement {
-        let cell = cells().into_iter().find(|cell| cell.name() == name).unwrap();
-        let runs = |(name, seconds): &(&str, f64)| Runs {
-            name: (*name).into(),
-            seconds: vec![*seconds],
-            late: false,
-        };
-        Measurement::new(&cell, false, 2, arms.iter().map(runs).collect())
-    }
-
     #[test]
     fn the_best_arm_is_named_where_it_is_not_the_default() {
         let of = |[kernel, auto, fixed]: [f64; 3]| {
-            of("block-2-20us", &[(KERNEL, kernel), (AUTO, auto), ("static", fixed)])
+            measured("block-2-20us", &[(KERNEL, kernel), (AUTO, auto), ("static", fixed)])
         };
-        let of_late = of;
         assert_eq!(of([2.0, 1.0, 1.5]).text(1), "2.00");
         assert_eq!(of([2.0, 1.0, 0.5]).text(1), "2.00 (static, 0.50)");
         assert_eq!(of([1.0, 2.0, 1.5]).text(1), "0.50");
@@ -160,9 +161,9 @@ mod tests {
         let (_, part, arm) = worst(&all, 1).unwrap();
         assert_eq!((part.value, arm), (0.5, KERNEL));
         // Where neither came to its end nothing is known; where one did, a bound.
-        let late = |of: &[&str]| {
-            let mut all = of_late([2.0, 2.0, 1.0]);
-            all.arms.iter_mut().for_each(|arm| arm.late = of.contains(&&*arm.name));
+        let late = |arms: &[&str]| {
+            let mut all = of([2.0, 2.0, 1.0]);
+            all.arms.iter_mut().for_each(|arm| arm.late = arms.contains(&&*arm.name));
             (all.of_best(1).map(|(part, _)| part.value), all.is_open())
         };
         assert_eq!(late(&[KERNEL, AUTO, "static"]), (None, true));
@@ -179,14 +180,14 @@ mod tests {
         let file = room.path().join("grid.jsonl");
         assert_eq!(read(&file).unwrap(), []);
         let [late, early] =
-            ["spin-3-2ms", "block-3-2ms"].map(|name| of(name, &[(KERNEL, 2.0), (AUTO, 1.0)]));
+            ["spin-3-2ms", "block-3-2ms"].map(|name| measured(name, &[(KERNEL, 2.0), (AUTO, 1.0)]));
         append(&file, &late).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{text}{}", &text[..40])).unwrap();
         assert_eq!(read(&file).unwrap(), std::slice::from_ref(&late));
         append(&file, &early).unwrap();
         assert_eq!(read(&file).unwrap(), [early.clone(), late.clone()]);
-        let again = of("spin-3-2ms", &[(KERNEL, 3.0)]);
+        let again = measured("spin-3-2ms", &[(KERNEL, 3.0)]);
         append(&file, &again).unwrap();
         assert_eq!(read(&file).unwrap(), [early, again]);
         fs::write(&file, text.replace("spin-3-2ms", "spin-9")).unwrap();
@@ -197,7 +198,7 @@ mod tests {
     fn a_line_is_what_the_schema_says() {
         let schema = include_str!("../../../../docs/schemas/evenly.bench-grid-1.json");
         let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
-        let mut line = serde_json::to_value(of("block-2-20us", &[(KERNEL, 2.0)])).unwrap();
+        let mut line = serde_json::to_value(measured("block-2-20us", &[(KERNEL, 2.0)])).unwrap();
         assert!(validator.is_valid(&line), "{line:#}");
         line.as_object_mut().unwrap().remove("arms");
         assert!(!validator.is_valid(&line));

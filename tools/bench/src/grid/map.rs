@@ -107,16 +107,13 @@ pub(super) fn svg(all: &[Measurement], seed: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kept::{Runs, read};
+    use super::super::kept::{measured, read};
     use super::*;
     use std::path::{Path, PathBuf};
 
     fn of(name: &str, seconds: [f64; 3]) -> Measurement {
-        let cell = cells().into_iter().find(|cell| cell.name() == name).unwrap();
-        let arms = [KERNEL, AUTO, "phase"].into_iter().zip(seconds);
-        let runs =
-            |(name, s): (&str, f64)| Runs { name: name.into(), seconds: vec![s], late: false };
-        Measurement::new(&cell, false, 2, arms.map(runs).collect())
+        let [kernel, auto, phase] = seconds;
+        measured(name, &[(KERNEL, kernel), (AUTO, auto), ("phase", phase)])
     }
 
     #[test]
