@@ -26,6 +26,8 @@ pub(crate) struct Doubts {
     found: HashMap<(u64, PathBuf), (Vec<Spin>, HashSet<u64>)>,
     /// Places, for how long threads had slept there at the last look, and at how many looks nobody computed.
     places: HashMap<Place, (Nanos, u32)>,
+    /// Whether loops were found of which no place is known yet.
+    fresh: bool,
 }
 
 impl Doubts {
@@ -43,12 +45,13 @@ impl Doubts {
                 }
             }
         }
+        self.fresh |= is_new;
         is_new
     }
 
-    /// Whether there are any.
-    pub(crate) fn are_there(&self) -> bool {
-        self.found.values().any(|(loops, _)| !loops.is_empty())
+    /// Whether there are any that are not given up.
+    pub(crate) fn are_there(&self, table: &impl Places) -> bool {
+        self.fresh || self.places.keys().any(|place| !table.is_refuted(*place))
     }
 
     /// The loops of a file.
@@ -63,6 +66,7 @@ impl Doubts {
     /// Whether a place is still tried.
     pub(crate) fn takes(&mut self, place: Place, table: &impl Places) -> bool {
         self.places.entry(place).or_default();
+        self.fresh = false;
         !table.is_refuted(place)
     }
 
@@ -162,5 +166,18 @@ mod tests {
         (0..FOR_NOBODY).for_each(|_| passes(&mut table, 10, 10));
         assert_eq!(table.refuted, [Place(0)]);
         assert!(!doubts.takes(Place(0), &table) && doubts.takes(Place(1), &table));
+        assert!(doubts.are_there(&table));
+    }
+
+    /// Would catch: a program that computes in loops which look like waits, and is looked at for them until it ends.
+    #[test]
+    fn where_all_places_are_given_up_there_is_nothing_to_do() {
+        let (mut doubts, mut table) = (Doubts::default(), Table::default());
+        assert!(!doubts.are_there(&table));
+        doubts.fresh = true;
+        assert!(doubts.are_there(&table), "until a program has them");
+        assert!(doubts.takes(Place(0), &table) && doubts.are_there(&table));
+        table.refute(Place(0)).unwrap();
+        assert!(!doubts.are_there(&table));
     }
 }

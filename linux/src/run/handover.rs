@@ -211,7 +211,7 @@ impl<P: Places> HandOver<P> {
         let others = !begins && self.look_for_loops(&taking, now);
         let is_worth = self.is_worth(&taking, now < self.until, now);
         let was = std::mem::replace(&mut self.hands_over, now < self.until && is_worth);
-        let arms = self.hands_over && (self.spin || self.doubts.are_there());
+        let arms = self.hands_over && (self.spin || self.doubts.are_there(&self.places));
         let armed = std::mem::replace(&mut self.arms, arms);
         if self.hands_over {
             self.looks_again(now);
@@ -232,13 +232,14 @@ impl<P: Places> HandOver<P> {
             self.looked_at = now;
         }
         let searches = self.modules.count() > files || self.modules.is_searching();
-        let soon = self.looks || self.hunts || others || searches;
-        let in_moments = !self.crowded && self.crowd.waited() > MOMENTS;
-        if soon || begins || arms || self.hands || in_moments {
+        let in_moments = now >= self.until && self.crowd.waited() > MOMENTS;
+        // That it is looked for loops, now and then, makes nothing else more urgent.
+        let busy = self.looks || others || searches || begins || arms || self.hands || in_moments;
+        if busy {
             self.busy_at = now;
         }
         match now - self.busy_at {
-            _ if soon => Again::Soon,
+            _ if self.looks || self.hunts || others || searches => Again::Soon,
             idle if idle < IDLE => Again::AsUsual,
             _ => Again::Rarely,
         }
