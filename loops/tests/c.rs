@@ -244,3 +244,26 @@ fn an_exception_ends_the_loop_in_all_threads() {
         printed(Command::new("timeout").arg("60").arg(build(&source("tests/throws.cpp"), true)));
     assert_eq!(said, "30\nended, ended\na loop of evenly was given up, its own\n");
 }
+
+/// Would catch: a sum of 0.5 and 0.5 that is 0, without a word.
+#[test]
+fn what_is_no_integer_is_not_reduced_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let compiles = |given: &str| {
+        let file = dir.path().join("reduces.c");
+        let code = "#include <evenly/loops.h>\nint64_t all(evenly_loop *loop, ";
+        let call = ") { return evenly_reduce_int64(loop, EVENLY_SUM, given); }\n";
+        std::fs::write(&file, format!("{code}{given} given{call}")).unwrap();
+        let mut cc = Command::new("cc");
+        cc.arg("-fsyntax-only").arg("-I").arg(source("include")).arg(&file);
+        let output = cc.output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for whole in ["int", "unsigned", "int64_t", "uint64_t", "char"] {
+        assert_eq!(compiles(whole), (true, String::new()), "{whole}");
+    }
+    for real in ["float", "double", "long double"] {
+        let (compiled, said) = compiles(real);
+        assert!(!compiled && said.contains("evenly_reduce_double"), "{real}: {said}");
+    }
+}

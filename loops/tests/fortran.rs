@@ -51,8 +51,8 @@ fn the_module_has_all_that_the_header_has() {
             }
         } else if let Some((before, _)) = line.split_once('(').filter(|_| line.ends_with(");")) {
             let name = before.rsplit([' ', '*']).next().unwrap();
-            // Fortran has no integers without a sign.
-            if name == "evenly_reduce_uint64" {
+            // Fortran has no integers without a sign, and no macros.
+            if ["evenly_reduce_uint64", "evenly_reduce_double_is_meant"].contains(&name) {
                 continue;
             }
             assert!(module.contains(&format!("bind(c, name='{name}')")), "{name}");

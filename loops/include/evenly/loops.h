@@ -83,15 +83,19 @@ int evenly_next_task(evenly_loop *loop, int64_t *lb, int64_t *ub, int64_t *strid
 
 /* What all threads give, put together in the order of their numbers: each gets the same. By all threads, after the loop, which wait
  * for each other; after several loops in the same order. A sum differs in its last digits as iterations are divided in other ways.
- * In C evenly_reduce_int64 is evenly_reduce_uint64 where an unsigned type of 64 bits is given, which has another order. */
+ * In C evenly_reduce_int64 is evenly_reduce_uint64 where an unsigned type of 64 bits is given, which has another order; with a
+ * floating-point number, of which it would lose a part, it does not compile. */
 double evenly_reduce_double(evenly_loop *loop, int operation, double given);
 int64_t evenly_reduce_int64(evenly_loop *loop, int operation, int64_t given);
 uint64_t evenly_reduce_uint64(evenly_loop *loop, int operation, uint64_t given);
 #ifndef __cplusplus
+/* There is none: what cannot be called with arguments does not compile, and its name says why. */
+void evenly_reduce_double_is_meant(void);
 /* A name within its own macro is that of the function. unsigned long is of 32 bits somewhere: it has the same order by either. */
 #define evenly_reduce_int64(loop, operation, given)                                                                               \
 	_Generic((given), unsigned long: evenly_reduce_uint64, unsigned long long: evenly_reduce_uint64,                           \
-		 default: evenly_reduce_int64)(loop, operation, given)
+		 float: evenly_reduce_double_is_meant, double: evenly_reduce_double_is_meant,                                      \
+		 long double: evenly_reduce_double_is_meant, default: evenly_reduce_int64)(loop, operation, given)
 #endif
 
 /* The thread leaves the loop before its end, as by an exception: the loop is given up, for all threads. After the end of a loop it
