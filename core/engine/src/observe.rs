@@ -61,9 +61,10 @@ impl Observation {
     ) {
         self.ids.clear();
         self.ids.extend(threads.iter().map(|t| t.meta.id));
+        // All are read now, unless agents say when they have read.
+        self.read_at.clear();
         if let Some(agents) = agents {
             self.readings.clear();
-            self.read_at.clear();
             for id in &self.ids {
                 let (reading, at) = agents.read(machine, *id, now);
                 self.readings.push(reading);
@@ -394,4 +395,21 @@ pub(crate) fn show_ranks(
         }
     }
     s.links = Some(links(&ranks));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, threads};
+
+    /// Would catch: threads that seem to stand still once agents no longer read them.
+    #[test]
+    fn who_takes_over_from_agents_reads_threads_as_of_now() {
+        let (mut members, _) = threads(&[0, 1], 2);
+        let mut observation =
+            Observation { read_at: vec![Nanos::from_millis(7); 2], ..Observation::default() };
+        let now = Nanos::from_millis(20);
+        observation.read(&mut Scripted::default(), None, &mut members.threads, now);
+        assert!(observation.read_at.is_empty());
+    }
 }
