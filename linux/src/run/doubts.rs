@@ -26,8 +26,10 @@ pub(crate) struct Doubts {
     found: HashMap<(u64, PathBuf), (Vec<Spin>, HashSet<u64>)>,
     /// Places, for how long threads had slept there at the last look, and at how many looks nobody computed.
     places: HashMap<Place, (Nanos, u32)>,
-    /// Whether loops were found of which no place is known yet.
+    /// Whether there are loops, or programs that have some, of which no place is known yet.
     fresh: bool,
+    /// Programs that were there at the last look.
+    met: HashSet<u32>,
 }
 
 impl Doubts {
@@ -47,6 +49,13 @@ impl Doubts {
         }
         self.fresh |= is_new;
         is_new
+    }
+
+    /// The programs that are there now. Who has given a loop up has done so for itself.
+    pub(crate) fn meet(&mut self, spaces: impl Iterator<Item = u32>) {
+        let met: HashSet<u32> = spaces.collect();
+        self.fresh |= !self.found.is_empty() && !met.is_subset(&self.met);
+        self.met = met;
     }
 
     /// Whether there are any that are not given up.
@@ -173,11 +182,16 @@ mod tests {
     #[test]
     fn where_all_places_are_given_up_there_is_nothing_to_do() {
         let (mut doubts, mut table) = (Doubts::default(), Table::default());
+        doubts.meet([1].into_iter());
         assert!(!doubts.are_there(&table));
+        doubts.found.insert((7, PathBuf::from("program")), Default::default());
         doubts.fresh = true;
         assert!(doubts.are_there(&table), "until a program has them");
         assert!(doubts.takes(Place(0), &table) && doubts.are_there(&table));
         table.refute(Place(0)).unwrap();
+        doubts.meet([1].into_iter());
         assert!(!doubts.are_there(&table));
+        doubts.meet([1, 2].into_iter());
+        assert!(doubts.are_there(&table), "another program has them as well");
     }
 }

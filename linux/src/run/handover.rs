@@ -203,6 +203,7 @@ impl<P: Places> HandOver<P> {
         let files = self.modules.count();
         let taking = self.places.taking();
         self.known.retain(|known, _| taking.iter().any(|t| t.key() == *known));
+        self.doubts.meet(taking.iter().map(|t| t.space));
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
