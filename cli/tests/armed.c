@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 		return 2;
 	int n = atoi(argv[1]), dies = atoi(argv[4]);
 	long steps = atol(argv[2]), factor = atol(argv[3]);
-	// Phases of a part. A thread that is moved within phases must live for a second: so long it takes to learn its phases.
+	// Phases of a part. It takes up to a second to learn how a new thread is to be moved, so those that end live for longer.
 	long phases = dies ? 1500 : 300;
 	long first[2] = { computed(steps), computed(steps * factor) };
 	long came[MOST] = { 0 };

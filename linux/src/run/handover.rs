@@ -235,12 +235,12 @@ impl<P: Places> HandOver<P> {
         let searches = self.modules.count() > files || self.modules.is_searching();
         let in_moments = now >= self.until && self.crowd.waited() > MOMENTS;
         // That it is looked for loops, now and then, makes nothing else more urgent.
-        let busy = self.looks || others || searches || begins || arms || self.hands || in_moments;
-        if busy {
+        let urgent = self.looks || others || searches;
+        if urgent || begins || arms || self.hands || in_moments {
             self.busy_at = now;
         }
         match now - self.busy_at {
-            _ if self.looks || self.hunts || others || searches => Again::Soon,
+            _ if urgent || self.hunts => Again::Soon,
             idle if idle < IDLE => Again::AsUsual,
             _ => Again::Rarely,
         }
