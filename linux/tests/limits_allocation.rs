@@ -159,7 +159,7 @@ fn scanning_allocates_nothing_once_the_threads_are_known() {
     let shell = Shell::start();
     wait_until("one sleeps", || shell.is_ready());
     let mut scanner = Scanner::new(Proc::default(), shell.pid(), 100);
-    while !scanner.find_processes() {}
+    while !scanner.find_processes(now()) {}
     // The time stands still: what is listed is not listed again.
     let at = now();
     let mut scan = || {

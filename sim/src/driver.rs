@@ -531,6 +531,7 @@ impl Driver {
             let together = group.balancers.iter().map(Balancer::taking_turns).max();
             group.control.shared_by(together.unwrap_or(0));
             group.control.calm(group.balancers.iter().all(Balancer::is_calm));
+            group.control.blocking(group.balancers.iter().all(Balancer::blocks_often));
             group.control.resting(group.balancers.iter().all(Balancer::is_resting));
         }
         let period = next_period(&mut group.control, self.jitter);

@@ -761,6 +761,13 @@ impl Balancer {
             && s.threads.iter().all(|t| alone(t.waited))
     }
 
+    /// Whether threads block many times in a period, so that what each receives in one hardly differs from what it receives in a
+    /// longer one.
+    #[must_use]
+    pub fn blocks_often(&self) -> bool {
+        self.placement.blocks_often() && !self.observation.phases.are_uneven()
+    }
+
     /// Whether nothing is moved because that was found to gain nothing.
     #[must_use]
     pub fn is_resting(&self) -> bool {

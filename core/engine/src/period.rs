@@ -19,6 +19,9 @@
 //! barriers the time that a point takes from one thread is lost for all of them, so that even the budget
 //! would be much.
 //!
+//! So is it four times as long where threads block many times in a period: the kernel places them anew each time, what each receives is
+//! about the same in a longer one, and all of them wait for the one that a point takes time from.
+//!
 //! While balancing rests, because it was found to gain nothing, points only look whether that has changed and
 //! count what the report says: then the period is even longer.
 //!
@@ -68,6 +71,8 @@ const TURNS: [f64; 2] = [1.75, 2.0];
 /// long as that. So often.
 const CALM: u32 = 32;
 const MOST_TIMES: u32 = 2;
+/// So many times as long is it where threads block often.
+const BLOCKING: f64 = 4.0;
 /// Automatic periods stay within these.
 const SHORTEST: Nanos = Nanos::from_millis(5);
 const LONGEST: Nanos = Nanos::from_millis(100);
@@ -90,6 +95,8 @@ pub struct PeriodControl {
     together: usize,
     /// Calm points since the last other.
     calm: u32,
+    /// Whether threads block many times in a period.
+    blocking: bool,
     /// Whether nothing is moved because it was found to gain nothing.
     resting: bool,
     cost_ns: f64,
@@ -110,6 +117,7 @@ impl PeriodControl {
             options,
             together: 2,
             calm: 0,
+            blocking: false,
             resting: false,
             cost_ns: 0.0,
             random,
@@ -128,6 +136,11 @@ impl PeriodControl {
     /// Learns whether anything was to be done at a point ([`crate::Balancer::is_calm`]).
     pub fn calm(&mut self, calm: bool) {
         self.calm = if calm { self.calm.saturating_add(1) } else { 0 };
+    }
+
+    /// Learns whether threads block many times in a period ([`crate::Balancer::blocks_often`]).
+    pub fn blocking(&mut self, often: bool) {
+        self.blocking = often;
     }
 
     /// Learns whether balancing rests ([`crate::Balancer::is_resting`]).
@@ -190,7 +203,8 @@ impl PeriodControl {
         }
         let turn = self.options.slice.scale(self.together as f64);
         let calmer = f64::from(1_u32 << (self.calm / CALM).min(MOST_TIMES));
-        turn.scale(TURNS[usize::from(self.together > 2)] * calmer).clamp(SHORTEST, LONGEST)
+        let longer = if self.blocking { BLOCKING } else { calmer };
+        turn.scale(TURNS[usize::from(self.together > 2)] * longer).clamp(SHORTEST, LONGEST)
     }
 }
 
@@ -237,6 +251,20 @@ mod tests {
         let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
         (0..50).for_each(|_| fixed.calm(true));
         assert_eq!(fixed.current().as_millis_f64(), 7.0);
+    }
+
+    /// Would catch: points that take time from all threads that wait at the next barrier, and see no more than fewer would.
+    #[test]
+    fn it_is_longer_where_threads_block_often() {
+        let mut c = control(Period::Auto);
+        let mut with = |often| {
+            c.blocking(often);
+            c.current().as_millis_f64()
+        };
+        assert_eq!([with(true), with(false)], [56.0, 14.0]);
+        c.blocking(true);
+        (0..999).for_each(|_| c.calm(true));
+        assert_eq!(c.current().as_millis_f64(), 56.0);
     }
 
     /// Would catch: points that go on taking time from a program in which they have nothing to do.

@@ -26,6 +26,8 @@ const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
 pub(crate) const GIVE_UP_BLOCKED: f64 = 0.01;
 /// A thread that is given a CPU more often than this yields, or blocks for very short times.
 const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
+/// Threads block often that are given a CPU more often than this: many times in a balancing period.
+const OFTEN_SLICES_PER_S: f64 = 250.0;
 
 /// How threads of a domain are held.
 pub(crate) struct Placement {
@@ -37,6 +39,8 @@ pub(crate) struct Placement {
     pub(crate) pinning: bool,
     /// How many times a second the thread is given a CPU that is given one most often.
     slices_per_s: f64,
+    /// Whether threads blocked in the last window.
+    blocked: bool,
     cover: Cover,
     pub(crate) gave_up_at: Nanos,
     window_began: Nanos,
@@ -49,6 +53,7 @@ impl Placement {
             open: false,
             pinning: false,
             slices_per_s: 0.0,
+            blocked: false,
             cover: Cover::default(),
             gave_up_at: now,
             window_began: now,
@@ -113,7 +118,8 @@ impl Placement {
         }
         self.window_began = now;
         self.slices_per_s = slices;
-        if blocked > GIVE_UP_BLOCKED * length || self.gives_up_often() {
+        self.blocked = blocked > GIVE_UP_BLOCKED * length;
+        if self.blocked || self.gives_up_often() {
             self.gave_up_at = now;
         }
         self.is_steady(now)
@@ -122,6 +128,11 @@ impl Placement {
     /// Whether a thread gives up its CPU so often that the clock of the scheduler is too slow for it.
     pub(crate) fn gives_up_often(&self) -> bool {
         self.slices_per_s > GIVE_UP_SLICES_PER_S
+    }
+
+    /// Whether threads block many times in a balancing period.
+    pub(crate) fn blocks_often(&self) -> bool {
+        self.blocked && self.slices_per_s > OFTEN_SLICES_PER_S
     }
 
     pub(crate) fn is_steady(&self, now: Nanos) -> bool {

@@ -4,7 +4,8 @@
 //!   Waits --they crowd the CPUs--> Looks --LOOK, or they clearly spin--> Rests --they do for HELPLESS, and nothing helps--> Looks
 //! ```
 //!
-//! It rests longer each time, until they no longer crowd the CPUs.
+//! It rests longer each time. Once they no longer crowd the CPUs it begins anew: at once where they were seen to spin, else when that
+//! has been so for the longest rest.
 
 use crate::seen::Seen;
 use evenly_model::Nanos;
@@ -75,6 +76,18 @@ impl Default for Hunt {
 }
 
 impl Hunt {
+    /// Whether threads that crowd their CPUs were found not to spin, and it is not looked again yet.
+    #[must_use]
+    pub fn rests(&self, now: Nanos) -> bool {
+        !self.spins && matches!(self.state, State::Rests { until } if now < until)
+    }
+
+    /// Whether nothing was found so far, since it began.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.rest == RESTS[0]
+    }
+
     /// It begins anew: samples cannot be taken yet.
     fn waits(&mut self) {
         self.state = State::Waits;
@@ -86,8 +99,17 @@ impl Hunt {
         let mut elsewhere = false;
         let Some(doing) = doing.filter(|_| is_needed) else {
             if !is_needed {
-                (self.state, self.rest, self.spins) = (State::Waits, RESTS[0], false);
-                self.helped = None;
+                // Who crowds CPUs every few seconds, and spins never, is not looked at each time.
+                self.state = match self.state {
+                    State::Rests { until } if !self.spins && now < until + RESTS[1] => self.state,
+                    // What was seen until now says nothing.
+                    State::Looks { .. } if !self.spins => State::Rests { until: now },
+                    _ => State::Waits,
+                };
+                if self.state == State::Waits {
+                    self.rest = RESTS[0];
+                }
+                (self.spins, self.helped) = (false, None);
             } else if matches!(self.state, State::Looks { .. }) {
                 // What was seen until now says nothing.
                 self.waits();
@@ -159,6 +181,14 @@ mod tests {
             self.hunt.step(self.now, true, Some(Doing { seen: self.seen, handed, ..IDLE }))
         }
 
+        /// No CPU is needed for so long.
+        fn idles(&mut self, time: Nanos) {
+            for _ in 0..time.0 / STEP.0 {
+                self.now += STEP;
+                assert!(!self.hunt.step(self.now, false, Some(IDLE)).looks);
+            }
+        }
+
         /// How many steps it looks from the next on, and what was found.
         fn looks(&mut self, all: u64, waiting: u64) -> (usize, Found) {
             for n in 0.. {
@@ -219,10 +249,29 @@ mod tests {
         // What helps for a moment lets it wait for as long again.
         let rest = (0..).take_while(|&n| !p.passes(0, 0, n % 10 == 0).looks && n < 2_000).count();
         assert_eq!(rest, 2_000);
-        // When they no longer crowd the CPUs it begins anew.
-        p.now += STEP;
-        assert!(!p.hunt.step(p.now, false, Some(IDLE)).looks);
+        // What does not crowd the CPUs for longer than that begins anew.
+        p.idles(Nanos(3 * RESTS[1].0));
         assert!(p.passes(0, 0, false).looks);
+        // So does at once what was seen to spin.
+        assert!(p.looks(8, 8).1.spins);
+        p.idles(STEP);
+        assert!(p.passes(0, 0, false).looks);
+    }
+
+    /// Would catch: a program that is looked at again and again as it crowds its CPUs now and then; one that is never looked at again.
+    #[test]
+    fn who_crowds_cpus_now_and_then_is_looked_at_ever_more_seldom() {
+        let mut p = Program::new();
+        let mut looks = 0;
+        // For a second in three of two minutes.
+        for _ in 0..40 {
+            for _ in 0..50 {
+                looks += usize::from(p.passes(8, 0, false).looks);
+            }
+            p.idles(Nanos::from_millis(2_000));
+        }
+        let ends = LOOK.0.div_ceil(STEP.0) as usize;
+        assert!((5 * ends..=11 * ends).contains(&looks), "{looks} looks");
     }
 
     #[test]

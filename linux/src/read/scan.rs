@@ -52,6 +52,9 @@ const LIST_BYTES: usize = 1024;
 const LISTING: Nanos = Nanos::from_millis(1_000);
 /// Links of the task directory of a process with one thread: no other can have taken its place.
 const ONE_THREAD: u64 = 3;
+/// For so long no process is looked for where the kernel has given out no number since: to go over all of them takes twenty times as
+/// long as to ask that. Not for longer, as who stands in for the kernel in a container may answer late.
+const NONE_NEW: Nanos = Nanos::from_millis(2_000);
 /// For how many passes a process is taken not to be of the program.
 const STRANGERS: u32 = 16;
 /// How many threads without any use of a CPU have their state looked at in one search, and of those
@@ -149,6 +152,8 @@ pub struct Scanner {
     /// The directory of all processes while it is being gone over, and what was found in it.
     finding: Option<File>,
     parents: HashMap<Pid, (Pid, u64)>,
+    /// When they were gone over last, and the last number that had been given out before.
+    found_at: Option<(Nanos, Option<Pid>)>,
     /// Threads that have not wanted a CPU to speak of.
     sleepers: Vec<Thread>,
     /// Threads that have; beside each, in the other list, what is reported of it.
@@ -186,6 +191,7 @@ impl Scanner {
             pass: 0,
             finding: None,
             parents: HashMap::new(),
+            found_at: None,
             sleepers: Vec::new(),
             known: Vec::new(),
             candidates: Vec::new(),
@@ -213,14 +219,21 @@ impl Scanner {
 
     /// One piece of looking for processes of the program that have appeared since, among all of the
     /// machine. True when that is done.
-    pub fn find_processes(&mut self) -> bool {
-        self.piece(Self::find_some)
+    pub fn find_processes(&mut self, now: Nanos) -> bool {
+        self.piece(|scanner, work| scanner.find_some(now, work))
     }
 
-    fn find_some(&mut self, work: &mut Work) -> bool {
+    fn find_some(&mut self, now: Nanos, work: &mut Work) -> bool {
         let dir = match self.finding.take() {
             Some(dir) => dir,
             None => {
+                let last = self.proc.last_number();
+                work.0 += OPEN;
+                let is_same = |(at, before)| now - at < NONE_NEW && before == last;
+                if last.is_some() && self.found_at.is_some_and(is_same) {
+                    return true;
+                }
+                self.found_at = Some((now, last));
                 self.begin_finding(work);
                 let Ok(dir) = File::open(self.proc.root()) else { return true };
                 dir
@@ -620,7 +633,7 @@ mod tests {
             Command::new("sh").args(["-c", "sh -c 'sleep 60 & wait' & wait"]).spawn().unwrap();
         let mut scanner = Scanner::new(Proc::default(), Pid(shell.id() as i32), 100);
         loop {
-            while !scanner.find_processes() {}
+            while !scanner.find_processes(Nanos::ZERO) {}
             scan(&mut scanner, Nanos::ZERO);
             if scanner.processes() >= 3 {
                 break;
@@ -728,6 +741,39 @@ mod tests {
         }
     }
 
+    /// Would catch: all processes of the machine that are gone over although none has begun; one that has begun and is not found.
+    #[test]
+    fn processes_are_looked_for_when_one_has_begun() {
+        let machine = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = machine.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let begins = |pid: u32, parent: u32| {
+            let zeros = "0 ".repeat(40);
+            let stat = format!("{pid} (a) S {parent} 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 7 {zeros}");
+            write(&format!("{pid}/task/{pid}/stat"), &stat);
+        };
+        let last = |pid: u32| write("loadavg", &format!("0.00 0.00 0.00 1/9 {pid}\n"));
+        let mut scanner = Scanner::new(Proc::at(machine.path()), Pid(1_000_001), 100);
+        let mut found = |ms| {
+            while !scanner.find_processes(Nanos::from_millis(ms)) {}
+            (scanner.processes(), scanner.last_piece() > 2 * LIST)
+        };
+        begins(1_000_001, 1);
+        assert_eq!(found(5_000).0, 1, "nobody says which number was the last");
+        last(1_000_001);
+        assert_eq!((found(5_500).0, found(6_000)), (1, (1, false)));
+        begins(1_000_002, 1_000_001);
+        assert_eq!(found(6_500), (1, false));
+        last(1_000_002);
+        assert_eq!((found(7_000), found(7_500)), ((2, true), (2, false)));
+        // Who says so is late.
+        begins(1_000_003, 1_000_002);
+        assert_eq!((found(8_500), found(9_000).0), ((2, false), 3));
+    }
+
     /// However many threads there are, no piece of work is longer than is promised, and together
     /// they come to every thread.
     #[test]
@@ -755,7 +801,7 @@ mod tests {
             // New threads are opened, then read again and again.
             for round in 1..=3 {
                 let now = Nanos::from_millis(2_000 * round);
-                while !scanner.find_processes() {
+                while !scanner.find_processes(Nanos::ZERO) {
                     piece(&scanner);
                 }
                 while !scanner.search(now) {

@@ -10,8 +10,9 @@ use crate::proc::Proc;
 use evenly_model::{CpuSet, Nanos, Tid};
 use std::sync::Arc;
 
-/// How often it is looked who is there.
+/// How often it is looked who is there, and where nobody was.
 const LOOK: Nanos = Nanos::from_millis(100);
+const LOOK_ALONE: Nanos = Nanos::from_millis(500);
 /// What is said holds for so much longer than it takes until it is said again, as whoever says it may have to wait for a CPU.
 const LATE: Nanos = Nanos::from_millis(1_000);
 /// And no longer than this from now: evenly looks more often.
@@ -24,6 +25,7 @@ pub struct Beside {
     /// The CPUs of this program.
     cpus: CpuSet,
     looked_at: Option<Nanos>,
+    is_alone: bool,
     wanted: f64,
 }
 
@@ -31,21 +33,24 @@ impl Beside {
     /// Those beside a program that may use these CPUs, and whose evenly has this journal.
     #[must_use]
     pub fn new(journal: Arc<Journal>, proc: Proc, cpus: CpuSet) -> Self {
-        Self { journal, proc, cpus, looked_at: None, wanted: 0.0 }
+        Self { journal, proc, cpus, looked_at: None, is_alone: false, wanted: 0.0 }
     }
 
     /// With others that want so many CPUs, for ever.
     #[cfg(test)]
     pub(crate) fn with_demand(journal: Arc<Journal>, wanted: f64) -> Self {
         let looked_at = Some(Nanos(u64::MAX));
-        Self { journal, proc: Proc::default(), cpus: CpuSet::default(), looked_at, wanted }
+        let (proc, cpus) = (Proc::default(), CpuSet::default());
+        Self { journal, proc, cpus, looked_at, is_alone: false, wanted }
     }
 
     /// For how many of their threads there is a use for this program's CPUs.
     pub(crate) fn wanted(&mut self, now: Nanos) -> f64 {
-        if self.looked_at.is_none_or(|at| now - at >= LOOK) {
+        let often = if self.is_alone { LOOK_ALONE } else { LOOK };
+        if self.looked_at.is_none_or(|at| now - at >= often) {
             self.looked_at = Some(now);
             let all = others(&self.journal.dir(), &self.proc).unwrap_or_default();
+            self.is_alone = all.is_empty();
             self.wanted = all.iter().map(|other| self.wanted_by(other, now)).sum();
         }
         self.wanted

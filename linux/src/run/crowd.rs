@@ -1,8 +1,11 @@
 //! Whether the threads of programs crowd their CPUs.
 
 use crate::proc::{Proc, parse_schedstat, read_all};
+use evenly_engine::Times;
 use evenly_model::{Nanos, Pid, Tid};
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// A thread wants to run if it ran or waited for a CPU for this part of the time.
 const WANTS: f64 = 0.5;
@@ -13,11 +16,21 @@ const TAKES_PART: f64 = 0.002;
 const CROWDED: f64 = 0.1;
 /// Of so many threads times are read.
 const MOST_THREADS: usize = 1_024;
+/// And of so many the file is kept open: to open it takes ten times as long as to read it.
+const MOST_FILES: usize = 64;
+
+/// A thread, as it was read last.
+#[derive(Debug)]
+struct Known {
+    times: Times,
+    /// It leads to no other thread, whatever becomes of its number; None where it is opened each time.
+    file: Option<File>,
+}
 
 /// The times of threads when they were read last.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    times: HashMap<Tid, (Nanos, Nanos)>,
+    threads: HashMap<Tid, Known>,
     /// Those that wanted to run when they were looked at last.
     wants: HashSet<Tid>,
     taking_part: usize,
@@ -33,7 +46,7 @@ impl Crowd {
     /// Nothing is known yet.
     pub(crate) fn new(now: Nanos) -> Self {
         Self {
-            times: HashMap::new(),
+            threads: HashMap::new(),
             wants: HashSet::new(),
             taking_part: 0,
             wanted: Nanos::ZERO,
@@ -58,12 +71,15 @@ impl Crowd {
         self.wants.clear();
         (self.wanted, self.ran) = (Nanos::ZERO, Nanos::ZERO);
         self.taking_part = 0;
-        let mut times = HashMap::new();
+        let (mut before, mut files) = (std::mem::take(&mut self.threads), 0);
         for tid in pids.iter().flat_map(|&pid| proc.threads(pid)).take(MOST_THREADS) {
-            let Ok(text) = read_all(&proc.thread_file(tid, "schedstat")) else { continue };
-            let Some(t) = parse_schedstat(&text) else { continue };
-            if let Some(&(ran, waits)) = self.times.get(&tid) {
-                let (ran, waits) = (t.ran - ran.min(t.ran), t.waited - waits.min(t.waited));
+            let known = before.remove(&tid);
+            let was = known.as_ref().map(|known| known.times);
+            let Some(known) = read(known, proc, tid, files < MOST_FILES) else { continue };
+            if let Some(was) = was {
+                let t = known.times;
+                let (ran, waits) =
+                    (t.ran - was.ran.min(t.ran), t.waited - was.waited.min(t.waited));
                 waited += waits;
                 self.ran += ran;
                 self.wanted += ran + waits;
@@ -72,9 +88,10 @@ impl Crowd {
                     self.wants.insert(tid);
                 }
             }
-            times.insert(tid, (t.ran, t.waited));
+            files += usize::from(known.file.is_some());
+            self.threads.insert(tid, known);
         }
-        (self.times, self.waited) = (times, waited);
+        self.waited = waited;
         // One that has nobody to wait for does not spin.
         let others = if self.wants.len() > 1 { others } else { 0.0 };
         self.wants.len() as f64 + others > cpus && waited > elapsed.scale(CROWDED)
@@ -97,7 +114,7 @@ impl Crowd {
 
     /// How many threads there were.
     pub(crate) fn threads(&self) -> usize {
-        self.times.len()
+        self.threads.len()
     }
 
     /// How many of them took part: they did not just wait for something else.
@@ -114,4 +131,25 @@ impl Crowd {
     pub(crate) fn wants(&self, tid: Tid) -> bool {
         self.wants.contains(&tid)
     }
+}
+
+/// Reads a thread; by its file where that is open, which it stays, or is from now on, where that may be. None where it has ended.
+fn read(known: Option<Known>, proc: &Proc, tid: Tid, may_keep: bool) -> Option<Known> {
+    if let Some(file) = known.and_then(|known| known.file)
+        && let Some(times) = times_in(&file)
+    {
+        return Some(Known { times, file: Some(file) });
+    }
+    let path = proc.thread_file(tid, "schedstat");
+    if !may_keep {
+        return Some(Known { times: parse_schedstat(&read_all(&path).ok()?)?, file: None });
+    }
+    let file = File::open(path).ok()?;
+    Some(Known { times: times_in(&file)?, file: Some(file) })
+}
+
+fn times_in(file: &File) -> Option<Times> {
+    let mut text = [0; 96];
+    let n = file.read_at(&mut text, 0).ok()?;
+    parse_schedstat(text.get(..n)?)
 }

@@ -233,15 +233,16 @@ impl<P: Places> HandOver<P> {
             self.looked_at = now;
         }
         let searches = self.modules.count() > files || self.modules.is_searching();
-        let in_moments = now >= self.until && self.crowd.waited() > MOMENTS;
+        let in_moments =
+            now >= self.until && self.crowd.waited() > MOMENTS && !self.hunt.rests(now);
         // That it is looked for loops, now and then, makes nothing else more urgent.
         let urgent = self.looks || others || searches;
         if urgent || begins || arms || self.hands || in_moments {
             self.busy_at = now;
         }
         match now - self.busy_at {
-            _ if urgent || self.hunts => Again::Soon,
-            idle if idle < IDLE => Again::AsUsual,
+            _ if urgent || self.hunts && self.hunt.is_first() => Again::Soon,
+            idle if self.hunts || idle < IDLE => Again::AsUsual,
             _ => Again::Rarely,
         }
     }

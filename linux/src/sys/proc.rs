@@ -216,6 +216,15 @@ pub fn parse_ticks_of_each(stat: &[u8], cpus: &[CpuId]) -> Option<Vec<CpuTicks>>
     cpus.iter().map(of).collect()
 }
 
+/// The number that was given to the last process or thread, by `/proc/loadavg` (proc_loadavg(5)). None where it is none: gVisor
+/// says 0.
+#[must_use]
+pub fn parse_last_number(loadavg: &[u8]) -> Option<Pid> {
+    let last = loadavg.trim_ascii_end().rsplit(|&c| c == b' ').next()?;
+    let number = std::str::from_utf8(last).ok()?.parse().ok()?;
+    Some(Pid(number)).filter(|_| number > 0)
+}
+
 /// Clock ticks of CPU time of a process and of the children that it has waited for, by its `stat`.
 #[must_use]
 pub fn parse_used_ticks(stat: &[u8]) -> Option<u64> {
@@ -290,6 +299,12 @@ impl Proc {
     pub fn busy(&self, cpus: &CpuSet) -> Option<Nanos> {
         let each = self.busy_each(&cpus.iter().collect::<Vec<_>>())?;
         Some(each.into_iter().fold(Nanos::ZERO, |all, busy| all + busy))
+    }
+
+    /// The number that the last process or thread was given that began. None where that is not known.
+    #[must_use]
+    pub fn last_number(&self) -> Option<Pid> {
+        parse_last_number(&read_all(&self.root.join("loadavg")).ok()?)
     }
 
     /// Path of a file of a process.
@@ -460,6 +475,15 @@ mod tests {
         assert_eq!(ticks(STAT, "0"), Some(CpuTicks { busy: 157, stolen: 1, idle: 452 }));
         assert_eq!(ticks(STAT, "0-1"), Some(CpuTicks { busy: 300, stolen: 2, idle: 905 }));
         assert_eq!((ticks(STAT, "0-2"), ticks(b"cpu0 1 2\n", "0")), (None, None));
+    }
+
+    #[test]
+    fn number_of_the_last_that_began() {
+        let last = |text: &[u8]| parse_last_number(text).map(|pid| pid.0);
+        assert_eq!(last(b"3.26 2.61 1.20 4/151 24042\n"), Some(24042));
+        // gVisor, and what is no such text.
+        assert_eq!([&b"0.00 0.00 0.00 0/0 0\n"[..], b"1 -7", b"", b"4/151"].map(last), [None; 4]);
+        assert!(Proc::default().last_number().is_some());
     }
 
     #[test]

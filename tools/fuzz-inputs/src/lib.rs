@@ -20,8 +20,8 @@ use evenly_linux::limits::{
 use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::modules::parse_code;
 use evenly_linux::proc::{
-    Stat, parse_cpu_ticks, parse_file_call, parse_rank, parse_schedstat, parse_ticks_of_each,
-    parse_used_ticks, status_field, status_number,
+    Stat, parse_cpu_ticks, parse_file_call, parse_last_number, parse_rank, parse_schedstat,
+    parse_ticks_of_each, parse_used_ticks, status_field, status_number,
 };
 use evenly_linux::share::parse_nice_limit;
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
@@ -706,6 +706,7 @@ pub fn policies(bytes: &[u8]) {
 pub fn ticks(bytes: &[u8]) {
     let cpus = [0, 1].map(evenly_model::CpuId);
     let _ = (parse_cpu_ticks(bytes, &cpus.into_iter().collect()), parse_used_ticks(bytes));
+    assert!(parse_last_number(bytes).is_none_or(|last| last.0 > 0));
     let each = parse_ticks_of_each(bytes, &cpus);
     assert!(each.is_none_or(|each| each.len() == cpus.len()));
 }

@@ -58,6 +58,8 @@ pub(super) struct Coordinator {
     /// What scanning may use once there are balancers at work.
     pub(super) scan_share: f64,
     pub(super) jobs: [Job; 3],
+    /// How many threads there are, of which so many have wanted a CPU, and so many are in domains; since when.
+    pub(super) there: ([usize; 3], Nanos),
     /// All processes of the machine have been gone over once.
     pub(super) found_processes: bool,
     pub(super) started_at: Option<Nanos>,
@@ -98,14 +100,19 @@ pub(super) struct Coordinator {
 }
 
 impl Coordinator {
-    /// When there is something to do.
-    pub(super) fn due(&self) -> Nanos {
-        self.jobs.iter().map(|j| j.next).min().unwrap_or_default()
+    /// Whether something may be done now.
+    pub(super) fn has_work(&self, now: Nanos) -> bool {
+        self.jobs.iter().any(|j| j.is_due(now))
     }
 
-    /// When it is to be looked again after what undoes everything.
-    pub(super) fn guarding_due(&self) -> Nanos {
-        if self.guardian.is_some() { self.next_guardian } else { Nanos(u64::MAX) }
+    /// When something has to be done. Where the balancer it shares its thread with has threads, whose points come by themselves,
+    /// what can wait for one of these does: each time that the thread wakes takes time from the program.
+    pub(super) fn due(&self, has_points: bool) -> Nanos {
+        let at = |j: &Job| if has_points { j.at_latest() } else { j.next };
+        let work = self.jobs.iter().map(at).min().unwrap_or_default();
+        // A balancer that has threads wakes more often than that.
+        let guards = self.guardian.is_some() && !has_points;
+        if guards { work.min(self.next_guardian) } else { work }
     }
 
     /// Until there are balancers at work, which have a part of the budget, all that evenly does is paid from this one.
@@ -137,14 +144,23 @@ impl Coordinator {
                 (done, done && self.look(machine, begin))
             }
         };
-        let interval = kind.interval(self.tracker.started(), self.scanner.threads());
+        let interval = kind.interval(self.steady(begin), self.scanner.threads());
         let cost = thread_cpu_time() - cpu + WAKING;
         self.jobs[i].did(begin, cost, done, interval, &mut self.allowance);
         mail
     }
 
+    /// For how long no thread has come, gone, or begun to compute, since balancing started.
+    fn steady(&mut self, now: Nanos) -> Option<Nanos> {
+        let there = [self.scanner.threads(), self.scanner.candidates().len(), self.members.len()];
+        if there != self.there.0 {
+            self.there = (there, now);
+        }
+        self.tracker.started().then_some(now - self.there.1)
+    }
+
     fn find_processes(&mut self, now: Nanos) -> bool {
-        let done = self.scanner.find_processes();
+        let done = self.scanner.find_processes(now);
         self.found_processes |= done;
         if done && self.scanner.has_new_processes() {
             // A process that was started by a pinned thread waits for its mask.

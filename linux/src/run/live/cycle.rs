@@ -44,12 +44,12 @@ pub(super) fn run_domains(
         let mut done = Vec::new();
         if let Some(mut domain) = first {
             loop {
-                let due = if domain.balancer.is_empty() {
-                    coordinator.due()
-                } else {
-                    domain.due.min(coordinator.due())
+                let has_points = !domain.balancer.is_empty();
+                let due = match coordinator.due(has_points) {
+                    _ if coordinator.has_work(now()) => now(),
+                    work if has_points => work.min(domain.due),
+                    work => work,
                 };
-                let due = due.min(coordinator.guarding_due());
                 if control.sleep_until(due, || domain.is_called())
                     || coordinator.vanished
                     || !coordinator.is_guarded()
@@ -60,7 +60,7 @@ pub(super) fn run_domains(
                 if domain.is_called() {
                     domain.due = domain.called_at;
                 }
-                if now() >= coordinator.due() {
+                if coordinator.has_work(now()) {
                     let before = thread_cpu_time();
                     let machine = lock_unless(&domain.machine, || control.has_ended());
                     if machine.is_some_and(|mut machine| coordinator.work(&mut machine)) {

@@ -108,6 +108,7 @@ impl Domain {
             }
             self.period.shared_by(self.balancer.taking_turns());
             self.period.calm(self.balancer.is_calm());
+            self.period.blocking(self.balancer.blocks_often());
             self.period.resting(self.balancer.is_resting());
             self.period.cost(
                 self.balancer.period_cost()

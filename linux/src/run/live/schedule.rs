@@ -8,12 +8,18 @@ use evenly_model::Nanos;
 /// How often threads are looked for before balancing begins, and after.
 const FIRST_SCANS: Nanos = Nanos::from_millis(20);
 const LATER_SCANS: Nanos = Nanos::from_millis(200);
+/// And after nothing has come or gone for so long.
+const STEADY: Nanos = Nanos::from_millis(2_000);
+const STEADY_SCANS: Nanos = Nanos::from_millis(400);
 /// While a program starts more threads than this, it is not scanned from end to end all the time.
 const MANY: usize = 256;
 const MANY_SCANS: Nanos = Nanos::from_millis(500);
 /// How often processes are looked for at the least interval.
 const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
 const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
+/// A pass begins so much of its interval earlier or later, where that spares a wake-up.
+const EARLY: f64 = 0.1;
+const LATE: f64 = 0.5;
 /// Weight of the newest piece's cost.
 const NEWEST: f64 = 0.3;
 
@@ -83,12 +89,15 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// How far the beginnings of two passes are apart, of a program with so many threads.
-    pub(super) fn interval(self, started: bool, threads: usize) -> Nanos {
+    /// How far the beginnings of two passes are apart, of a program with so many threads, that has been as it is for so long
+    /// since balancing started.
+    pub(super) fn interval(self, steady: Option<Nanos>, threads: usize) -> Nanos {
+        let started = steady.is_some();
         match self {
             Self::Processes if started => LATER_PROCESS_SCANS,
             Self::Processes => PROCESS_SCANS,
             Self::Search if threads > MANY => MANY_SCANS,
+            Self::Search | Self::Look if steady.is_some_and(|time| time >= STEADY) => STEADY_SCANS,
             Self::Search | Self::Look if started => LATER_SCANS,
             Self::Search | Self::Look => FIRST_SCANS,
         }
@@ -98,14 +107,14 @@ impl Kind {
 /// What is to be done first of what is due at the same time.
 pub(super) const JOBS: [Kind; 3] = [Kind::Processes, Kind::Search, Kind::Look];
 
-/// The job that is most overdue. None where none is due, or that one cannot be afforded yet: then it
+/// The job that is most overdue. None where none may be done, or that one cannot be afforded yet: then it
 /// is put off.
 pub(super) fn due_job(jobs: &mut [Job; 3], allowance: &Allowance, now: Nanos) -> Option<usize> {
     let (i, job) =
-        (jobs.iter_mut().enumerate()).filter(|(_, j)| j.next <= now).min_by_key(|(_, j)| j.next)?;
+        (jobs.iter_mut().enumerate()).filter(|(_, j)| j.is_due(now)).min_by_key(|(_, j)| j.next)?;
     let wait = allowance.wait_for(job.needs());
     if wait > Nanos::ZERO {
-        job.next = now + wait;
+        job.next = now + wait + job.early;
         return None;
     }
     Some(i)
@@ -115,8 +124,10 @@ pub(super) fn due_job(jobs: &mut [Job; 3], allowance: &Allowance, now: Nanos) ->
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job {
     pub(super) kind: Kind,
-    /// When its next piece is due.
+    /// When its next piece is due, and how much earlier or later it may be done, so that no thread has to wake up for it alone.
     pub(super) next: Nanos,
+    early: Nanos,
+    late: Nanos,
     /// When the pass that is going on was begun. None: the next piece begins one.
     pub(super) began: Option<Nanos>,
     /// What a piece costs on average, and what this pass has cost by now, in nanoseconds.
@@ -126,7 +137,18 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(kind: Kind, now: Nanos) -> Self {
-        Self { kind, next: now, began: None, piece: 0.0, pass: 0.0 }
+        let (early, late) = (Nanos::ZERO, Nanos::ZERO);
+        Self { kind, next: now, early, late, began: None, piece: 0.0, pass: 0.0 }
+    }
+
+    /// Whether it may be done now.
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        self.next <= now + self.early
+    }
+
+    /// When it has to be done.
+    pub(super) fn at_latest(&self) -> Nanos {
+        self.next + self.late
     }
 
     /// What must be there for a piece to be begun.
@@ -149,8 +171,9 @@ impl Job {
         self.piece += NEWEST * (cost - self.piece);
         self.pass += cost;
         let first = *self.began.get_or_insert(began);
-        self.next = began;
+        (self.next, self.early, self.late) = (began, Nanos::ZERO, Nanos::ZERO);
         if done {
+            (self.early, self.late) = (interval.scale(EARLY), interval.scale(LATE));
             let fair = Nanos((PARTS * self.pass / allowance.share) as u64);
             let limited = self.kind != Kind::Search && allowance.is_low();
             self.next = first + if limited { interval.max(fair) } else { interval };
@@ -213,13 +236,37 @@ mod tests {
     /// that has just started and is found late.
     #[test]
     fn scans_come_quickly_at_first_and_seldom_later() {
+        let (changes, steady) = (Some(Nanos::ZERO), Some(STEADY));
         for kind in JOBS {
-            assert!(kind.interval(false, 8) < kind.interval(true, 8), "{kind:?}");
+            let intervals = [None, changes, steady].map(|state| kind.interval(state, 8));
+            assert!(intervals[0] < intervals[1] && intervals[1] <= intervals[2], "{kind:?}");
         }
-        for started in [false, true] {
-            assert_eq!(Kind::Search.interval(started, MANY + 1), MANY_SCANS);
-            assert!(Kind::Look.interval(started, MANY + 1) < MANY_SCANS);
+        assert!(Kind::Look.interval(changes, 8) < Kind::Look.interval(steady, 8));
+        for state in [None, changes, steady] {
+            assert_eq!(Kind::Search.interval(state, MANY + 1), MANY_SCANS);
+            assert!(Kind::Look.interval(state, MANY + 1) < MANY_SCANS);
         }
+    }
+
+    /// Would catch: a thread of ours that wakes for a scan just before or after a point; a scan that is never made as no point comes;
+    /// one that is made at once again and again.
+    #[test]
+    fn scans_wait_for_points_for_a_while() {
+        let (t, ms) = (Nanos::from_millis(1_000), Nanos::from_millis);
+        let mut allowance = Allowance::new(0.01, t);
+        let mut job = Job::new(Kind::Look, t);
+        assert!(job.is_due(t) && job.at_latest() == t);
+        job.did(t, Nanos::ZERO, false, LATER_SCANS, &mut allowance);
+        assert!(job.is_due(t) && job.at_latest() == t, "the next piece");
+        job.did(t, Nanos::ZERO, true, LATER_SCANS, &mut allowance);
+        assert!(!job.is_due(t + ms(179)) && job.is_due(t + ms(180)));
+        assert_eq!(job.at_latest(), t + ms(300));
+        // What cannot be paid is not tried again before it can.
+        let mut jobs = [job; 3];
+        allowance.spend(Nanos(ADVANCE as u64 + 1_000));
+        assert_eq!(due_job(&mut jobs, &allowance, t + ms(250)), None);
+        let put_off = jobs.iter().find(|j| j.next != job.next).unwrap();
+        assert!(!put_off.is_due(t + ms(250)));
     }
 
     /// Would catch: a start that takes long where all is dear, and that makes evenly take more than was said.

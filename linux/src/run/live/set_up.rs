@@ -270,6 +270,7 @@ impl Live {
             others: paid_to_begin(process_cpu_time() - thread_cpu_time()),
             scan_share: self.options.budget * SCAN_SHARE,
             jobs: JOBS.map(|kind| Job::new(kind, began)),
+            there: Default::default(),
             found_processes: false,
             started_at: None,
             members: Vec::new(),
