@@ -3,7 +3,7 @@
 //!
 //! Invariant (promise P8): where it cannot be loaded the program runs without, and a note says why.
 
-use crate::looking::{INTERVAL, long_pause_after, pause_after};
+use crate::looking::{INTERVAL, SAMPLES, long_pause_after, pause_after};
 use crate::probe::sanitizers;
 use evenly_linux::beside::Beside;
 use evenly_linux::clock::{now, thread_cpu_time};
@@ -131,6 +131,7 @@ fn look(keeper: &Weak<Mutex<HandOver<Table>>>, others: &Mutex<Option<Beside>>) {
         pause = match again {
             Again::Soon => INTERVAL,
             Again::AsUsual => pause_after(cost),
+            Again::Sampling => pause_after(cost).min(SAMPLES),
             Again::Rarely => long_pause_after(cost),
         };
         keeper.looks_again(now() + Nanos::from(pause));

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// How often it is looked whether threads crowd their CPUs.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
+/// How long samples may wait until they are looked at.
+pub(crate) const SAMPLES: Duration = Duration::from_millis(300);
 /// The part of a CPU that looking may take, and where nothing has been found to do.
 const SHARE: f64 = 0.003;
 const SMALL_SHARE: f64 = 0.0005;

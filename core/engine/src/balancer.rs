@@ -28,6 +28,7 @@ use crate::notes::Notes;
 use crate::observe::{self, Observation};
 use crate::others::Others;
 use crate::pauses::{Change, Pauses};
+use crate::period::unstretched;
 use crate::placement::Placement;
 use crate::surroundings::Surroundings;
 use crate::verify::{bound_by_others, verify};
@@ -191,7 +192,8 @@ impl Balancer {
         let observed = machine.now();
 
         // Decide.
-        let paused = self.pause(now, (elapsed, period), observers);
+        let lengths = (elapsed, if self.blocks_often() { unstretched(period) } else { period });
+        let paused = self.pause(now, lengths, observers);
         self.beat(paused);
         let asking = self.decide(machine, paused, observers);
         let decided = machine.now();
@@ -762,10 +764,11 @@ impl Balancer {
     }
 
     /// Whether threads block many times in a period, so that what each receives in one hardly differs from what it receives in a
-    /// longer one.
+    /// longer one; and nothing else is known of their phases.
     #[must_use]
     pub fn blocks_often(&self) -> bool {
-        self.placement.blocks_often() && !self.observation.phases.are_uneven()
+        let is_known = self.observation.phases.length().is_some();
+        self.placement.blocks_often() && !is_known && !self.lead.by_agents()
     }
 
     /// Whether nothing is moved because that was found to gain nothing.

@@ -34,6 +34,11 @@
 use evenly_model::Nanos;
 use evenly_model::stats::Random;
 
+/// What a period would be if threads did not block often: for what takes so many periods.
+pub(crate) fn unstretched(period: Nanos) -> Nanos {
+    period.scale(1.0 / BLOCKING)
+}
+
 /// How the user wants the period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Period {

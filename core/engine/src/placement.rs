@@ -26,8 +26,13 @@ const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
 pub(crate) const GIVE_UP_BLOCKED: f64 = 0.01;
 /// A thread that is given a CPU more often than this yields, or blocks for very short times.
 const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
-/// Threads block often that are given a CPU more often than this: many times in a balancing period.
-const OFTEN_SLICES_PER_S: f64 = 250.0;
+/// A thread that computes for this part of a window at least is asked whether it blocks often: whether it is given a CPU more often than
+/// this, many times in a balancing period and more often than by the clock of the scheduler alone, and blocked for such a part of the time.
+const COMPUTES: f64 = 0.05;
+const OFTEN_SLICES_PER_S: f64 = 400.0;
+const OFTEN_BLOCKED: f64 = 0.05;
+/// So many windows in succession have to say so.
+const OFTEN_WINDOWS: u32 = 2;
 
 /// How threads of a domain are held.
 pub(crate) struct Placement {
@@ -39,8 +44,8 @@ pub(crate) struct Placement {
     pub(crate) pinning: bool,
     /// How many times a second the thread is given a CPU that is given one most often.
     slices_per_s: f64,
-    /// Whether threads blocked in the last window.
-    blocked: bool,
+    /// In how many windows in succession all threads that compute have blocked often.
+    often: u32,
     cover: Cover,
     pub(crate) gave_up_at: Nanos,
     window_began: Nanos,
@@ -53,7 +58,7 @@ impl Placement {
             open: false,
             pinning: false,
             slices_per_s: 0.0,
-            blocked: false,
+            often: 0,
             cover: Cover::default(),
             gave_up_at: now,
             window_began: now,
@@ -96,6 +101,7 @@ impl Placement {
             return self.is_steady(now);
         }
         let (mut blocked, mut length, mut slices) = (0.0, 0.0, 0.0f64);
+        let (mut often, mut seldom) = (0, 0);
         for a in threads.iter_mut().map(|t| &mut t.account) {
             let next = Window { began: a.read_at, times: a.last, unexplained: a.unexplained };
             let last = std::mem::replace(&mut a.window, next);
@@ -111,15 +117,20 @@ impl Placement {
             let open = last.unexplained.0 as f64 - next.unexplained.0 as f64;
             // Below zero where more was booked than fits, because some of it belongs to before:
             // it is lacking in the accounts of others, whose waiting has not ended yet.
-            blocked += own + open - wanted.0 as f64;
+            let own_blocked = own + open - wanted.0 as f64;
+            blocked += own_blocked;
             length += own;
-            let given = next.times.slices.saturating_sub(last.times.slices);
-            slices = slices.max(given as f64 / own * 1e9);
+            let given = next.times.slices.saturating_sub(last.times.slices) as f64 / own * 1e9;
+            slices = slices.max(given);
+            if (next.times.ran - last.times.ran).0 as f64 >= COMPUTES * own {
+                let is_often = given > OFTEN_SLICES_PER_S && own_blocked > OFTEN_BLOCKED * own;
+                *(if is_often { &mut often } else { &mut seldom }) += 1;
+            }
         }
         self.window_began = now;
         self.slices_per_s = slices;
-        self.blocked = blocked > GIVE_UP_BLOCKED * length;
-        if self.blocked || self.gives_up_often() {
+        self.often = if often > 0 && seldom == 0 { self.often + 1 } else { 0 };
+        if blocked > GIVE_UP_BLOCKED * length || self.gives_up_often() {
             self.gave_up_at = now;
         }
         self.is_steady(now)
@@ -132,7 +143,7 @@ impl Placement {
 
     /// Whether threads block many times in a balancing period.
     pub(crate) fn blocks_often(&self) -> bool {
-        self.blocked && self.slices_per_s > OFTEN_SLICES_PER_S
+        self.often >= OFTEN_WINDOWS
     }
 
     pub(crate) fn is_steady(&self, now: Nanos) -> bool {
@@ -276,6 +287,26 @@ mod tests {
         assert_eq!(after(true, 4_000), (true, false, true));
         assert_eq!(after(true, 100), (true, false, false));
         assert_eq!(after(false, 100), (false, true, false));
+    }
+
+    /// Would catch: periods that are long beside one thread that writes a log; ones that change each second; threads that compute and lose
+    /// their CPUs often, and are taken for such that block.
+    #[test]
+    fn threads_block_often_where_all_that_compute_do() {
+        let (mut members, mut s) = threads(&[0, 0, 1], 2);
+        let mut p = Placement::new(Nanos::ZERO);
+        let mut after = |first: (u64, u64), others: (u64, u64)| {
+            run(&mut members.threads[..1], first.0, first.1);
+            run(&mut members.threads[1..], others.0, others.1);
+            s.now += S;
+            p.pin_or_release((Mechanism::Nudge, false), &mut members.threads, &mut s);
+            p.blocks_often()
+        };
+        let (often, computes, idle) = ((600, 500), (600, 40), (1, 500));
+        assert_eq!([after(often, often), after(often, often)], [false, true]);
+        assert_eq!([after(computes, often), after(often, often)], [false, false]);
+        assert_eq!([after(idle, often), after((980, 900), (980, 900))], [true, false]);
+        assert!(!after(idle, idle));
     }
 
     #[test]

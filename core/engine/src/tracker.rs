@@ -260,6 +260,12 @@ impl Tracker {
         chosen
     }
 
+    /// Whether a thread has been seen to compute, and it is to be seen whether it goes on.
+    #[must_use]
+    pub fn is_choosing(&self) -> bool {
+        self.known.values().any(|k| k.eligible && !k.selected && k.busy_in_a_row > 0)
+    }
+
     /// The balancer has given the thread back because it no longer computes.
     pub fn idle(&mut self, id: ThreadId, times: Times, now: Nanos) {
         if let Some(k) = self.known.get_mut(&id) {

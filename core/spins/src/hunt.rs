@@ -21,6 +21,8 @@ const MOST: f64 = 0.3;
 /// When it is looked again where they do not, the first time and at most; each time so many times as late.
 const RESTS: [Nanos; 2] = [Nanos::from_millis(500), Nanos::from_millis(16_000)];
 const LONGER: u64 = 4;
+/// And after so long at the latest where another program has begun.
+const ANOTHER: Nanos = Nanos::from_millis(4_000);
 /// It is looked for other loops where nothing was handed over for so long.
 const HELPLESS: Nanos = Nanos::from_millis(300);
 /// Where CPUs are handed over before it was looked, as by ranks of MPI, that is not done before this has passed: to take samples
@@ -88,6 +90,13 @@ impl Hunt {
         self.rest == RESTS[0]
     }
 
+    /// A program has begun, which may do something else than those before: it is looked soon.
+    pub fn meets_another(&mut self, now: Nanos) {
+        if let State::Rests { until } = &mut self.state {
+            *until = (*until).min(now + ANOTHER);
+        }
+    }
+
     /// It begins anew: samples cannot be taken yet.
     fn waits(&mut self) {
         self.state = State::Waits;
@@ -109,7 +118,7 @@ impl Hunt {
                 if self.state == State::Waits {
                     self.rest = RESTS[0];
                 }
-                (self.spins, self.helped) = (false, None);
+                (self.spins, self.helped, self.helpless) = (false, None, Nanos::ZERO);
             } else if matches!(self.state, State::Looks { .. }) {
                 // What was seen until now says nothing.
                 self.waits();
@@ -256,6 +265,19 @@ mod tests {
         assert!(p.looks(8, 8).1.spins);
         p.idles(STEP);
         assert!(p.passes(0, 0, false).looks);
+    }
+
+    /// Would catch: a program that nobody looks at for long because the one before it did not spin.
+    #[test]
+    fn where_another_program_begins_it_is_looked_soon() {
+        let mut p = Program::new();
+        for _ in 0..5 {
+            while !p.passes(0, 0, false).looks {}
+            p.looks(8, 0);
+        }
+        p.hunt.meets_another(p.now);
+        let rest = (0..).take_while(|_| !p.passes(0, 0, false).looks).count() as u64;
+        assert!((190..=210).contains(&rest), "{rest} steps");
     }
 
     /// Would catch: a program that is looked at again and again as it crowds its CPUs now and then; one that is never looked at again.

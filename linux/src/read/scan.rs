@@ -60,6 +60,10 @@ const STRANGERS: u32 = 16;
 /// How many threads without any use of a CPU have their state looked at in one search, and of those
 /// that have wanted one, and rest, in one look.
 const STATES: usize = 128;
+/// The state of a thread that wanted a CPU for most of the time since it was read says no more than that. So it is looked at again
+/// after this long, for its name and how it is scheduled; while it is new, each time.
+const NAMES: Nanos = Nanos::from_millis(1_000);
+const NEW: Nanos = Nanos::from_millis(2_000);
 /// A thread that has wanted a CPU for this long since it started is more than a sleeper.
 const SLEEPS: Nanos = Nanos::from_millis(1);
 
@@ -80,6 +84,9 @@ struct Thread {
     process: u64,
     /// Its times, by a descriptor that stays with it whatever becomes of its id.
     file: Option<File>,
+    /// Since when it has been known to want a CPU, and when its state was looked at last.
+    since: Nanos,
+    looked_at: Nanos,
 }
 
 struct Process {
@@ -172,6 +179,8 @@ pub struct Scanner {
     most_files: usize,
     /// Threads that have been found since they were last asked for.
     newcomers: Vec<Tid>,
+    /// How many threads have come, gone, or begun to want a CPU.
+    changes: u64,
     /// What the last piece came to.
     last_piece: usize,
 }
@@ -205,6 +214,7 @@ impl Scanner {
             files: 0,
             most_files,
             newcomers: Vec::new(),
+            changes: 0,
             last_piece: 0,
         }
     }
@@ -231,11 +241,13 @@ impl Scanner {
                 work.0 += OPEN;
                 let is_same = |(at, before)| now - at < NONE_NEW && before == last;
                 if last.is_some() && self.found_at.is_some_and(is_same) {
+                    // As strangers are looked at again after some passes, one that was left out counts as well.
+                    self.pass = self.pass.wrapping_add(1);
                     return true;
                 }
-                self.found_at = Some((now, last));
                 self.begin_finding(work);
                 let Ok(dir) = File::open(self.proc.root()) else { return true };
+                self.found_at = Some((now, last));
                 dir
             }
         };
@@ -320,6 +332,8 @@ impl Scanner {
     /// Forgets a process that has ended. Its threads are dropped when they are come to.
     fn remove(&mut self, pid: Pid) {
         if let Some(p) = self.processes.remove(&pid) {
+            // It may be there all the same, where it could not be read for a moment.
+            self.found_at = None;
             self.files -= usize::from(p.tasks.is_some());
         }
     }
@@ -355,6 +369,12 @@ impl Scanner {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.sleepers.len() + self.known.len()
+    }
+
+    /// How many threads have come, gone, or begun to want a CPU since it began.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The threads that have wanted a CPU, as of when each was last read.
@@ -451,8 +471,11 @@ impl Scanner {
                         .flatten();
                     self.files += usize::from(file.is_some());
                     let (pid, process) = (listing.pid, process.start);
-                    self.sleepers.push(Thread { tid, pid, process, file });
+                    let never = Nanos::ZERO;
+                    let thread = Thread { tid, pid, process, file, since: never, looked_at: never };
+                    self.sleepers.push(thread);
                     self.newcomers.push(tid);
+                    self.changes += 1;
                 }
             }
             if entries.is_buffer_empty() {
@@ -488,7 +511,8 @@ impl Scanner {
                 read_at: now,
             });
             let thread = self.sleepers.swap_remove(at);
-            self.known.push(thread);
+            self.known.push(Thread { since: now, looked_at: now, ..thread });
+            self.changes += 1;
             return;
         }
         self.at_sleeper += 1;
@@ -497,6 +521,7 @@ impl Scanner {
     /// Takes note of a thread that is no longer in any list.
     fn dropped(&mut self, thread: &Thread) {
         self.files -= usize::from(thread.file.is_some());
+        self.changes += 1;
         if let Some(p) = self.processes.get_mut(&thread.pid)
             && p.start == thread.process
         {
@@ -534,11 +559,15 @@ impl Scanner {
 
     /// False where the thread has ended.
     fn read_known(&mut self, at: usize, now: Nanos, work: &mut Work) -> bool {
-        let (thread, candidate) = (&self.known[at], &mut self.candidates[at]);
+        let (thread, candidate) = (&mut self.known[at], &mut self.candidates[at]);
         let tasks = self.processes.get(&thread.pid).and_then(|p| p.tasks.as_ref());
         let Some(times) = read_times(&self.proc, tasks, thread, work) else { return false };
+        let wanted = (times.ran + times.waited) - (candidate.times.ran + candidate.times.waited);
+        let computes = wanted.0 * 2 >= (now - candidate.read_at).0
+            && now - thread.since >= NEW
+            && now - thread.looked_at < NAMES;
         let idle = times == candidate.times;
-        let look = !idle || self.turns_of_known.has(at);
+        let look = if idle { self.turns_of_known.has(at) } else { !computes };
         // Without a descriptor a thread is distinguished from another one of its id by its start alone.
         if look || thread.file.is_none() {
             match read_stat(&self.proc, tasks, thread, work) {
@@ -547,6 +576,7 @@ impl Scanner {
                         candidate.name = stat.name();
                     }
                     (candidate.fair, candidate.state) = (stat.is_fair(), stat.run_state());
+                    thread.looked_at = now;
                 }
                 _ => return false,
             }
@@ -615,210 +645,4 @@ fn read_stat(proc: &Proc, tasks: Option<&File>, thread: &Thread, work: &mut Work
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Barrier};
-
-    fn scan(scanner: &mut Scanner, now: Nanos) -> Vec<Candidate> {
-        while !scanner.search(now) {}
-        while !scanner.look(now) {}
-        scanner.candidates().to_vec()
-    }
-
-    #[test]
-    fn children_of_children_are_found_and_lost() {
-        let mut shell =
-            Command::new("sh").args(["-c", "sh -c 'sleep 60 & wait' & wait"]).spawn().unwrap();
-        let mut scanner = Scanner::new(Proc::default(), Pid(shell.id() as i32), 100);
-        loop {
-            while !scanner.find_processes(Nanos::ZERO) {}
-            scan(&mut scanner, Nanos::ZERO);
-            if scanner.processes() >= 3 {
-                break;
-            }
-        }
-        assert_eq!(scanner.threads(), 3);
-        scanner.look_at_root();
-        assert_eq!(scanner.processes(), 3);
-        for pid in scanner.processes.keys().copied().collect::<Vec<_>>() {
-            // SAFETY: kill(2) takes two integers and touches no memory of ours.
-            unsafe { libc::kill(pid.0, libc::SIGKILL) };
-        }
-        shell.wait().unwrap();
-        scanner.look_at_root();
-        assert_eq!(scanner.processes(), 2);
-        while scanner.processes() + scanner.threads() > 0 {
-            scan(&mut scanner, Nanos::ZERO);
-        }
-        assert_eq!((scanner.threads(), scanner.files), (0, 0));
-    }
-
-    #[test]
-    fn threads_come_and_go_with_and_without_descriptors() {
-        for most_files in [100, 0] {
-            let (stop, started) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(4)));
-            let threads: Vec<_> = (0..3)
-                .map(|_| {
-                    let (stop, started) = (stop.clone(), started.clone());
-                    std::thread::Builder::new()
-                        .name("scan) me".into())
-                        .spawn(move || {
-                            started.wait();
-                            while !stop.load(Ordering::Relaxed) {
-                                std::hint::spin_loop();
-                            }
-                        })
-                        .unwrap()
-                })
-                .collect();
-            started.wait();
-            let me = Pid(std::process::id() as i32);
-            let mut scanner = Scanner::new(Proc::default(), me, most_files);
-            scanner.add(me, Proc::default().process_stat(me).unwrap().start);
-            let count = |s: &mut Scanner, now| {
-                let found = scan(s, Nanos::from_millis(now));
-                found.iter().filter(|c| c.name == "scan) me").count()
-            };
-            let mut now = 0;
-            while count(&mut scanner, now) != 3 {
-                now += 2_000;
-            }
-            assert!(scanner.files <= most_files);
-            stop.store(true, Ordering::Relaxed);
-            for t in threads {
-                t.join().unwrap();
-            }
-            while count(&mut scanner, now) != 0 {
-                now += 2_000;
-            }
-        }
-    }
-
-    #[test]
-    fn sleepers_are_counted_and_nothing_more() {
-        let stop = Arc::new(Barrier::new(21));
-        let threads: Vec<_> = (0..20)
-            .map(|_| {
-                let stop = stop.clone();
-                std::thread::Builder::new()
-                    .name("sleeper".into())
-                    .spawn(move || stop.wait())
-                    .unwrap()
-            })
-            .collect();
-        let me = Pid(std::process::id() as i32);
-        let proc = Proc::default();
-        let asleep = || {
-            let stats = proc.threads(me).into_iter().filter_map(|t| proc.thread_stat(t));
-            let mut sleepers = stats.filter(|s| s.comm.as_slice() == b"sleeper");
-            sleepers.by_ref().filter(|s| s.state == b'S').count() == 20
-        };
-        while !asleep() {}
-        let mut scanner = Scanner::new(Proc::default(), me, 100);
-        scanner.add(me, Proc::default().process_stat(me).unwrap().start);
-        let found = scan(&mut scanner, Nanos::ZERO);
-        assert!(scanner.threads() > 20);
-        // All of them, once; threads of other tests come and go meanwhile.
-        let newcomers = scanner.take_newcomers();
-        assert_eq!(newcomers.iter().collect::<HashSet<_>>().len(), newcomers.len());
-        // On a busy machine some have waited for long to get to where they sleep, and count.
-        let is_sleeper =
-            |t: &Tid| proc.thread_stat(*t).is_some_and(|s| s.comm.as_slice() == b"sleeper");
-        let named = |t: &Thread| is_sleeper(&t.tid);
-        assert_eq!(newcomers.iter().filter(|t| is_sleeper(t)).count(), 20);
-        let times = |t: &Thread| read_times(&proc, None, t, &mut Work::default()).unwrap();
-        let little = |t: &Thread| times(t).ran + times(t).waited < SLEEPS;
-        let quiet = scanner.sleepers.iter().filter(|t| named(t)).inspect(|t| assert!(little(t)));
-        let busy = scanner.known.iter().filter(|t| named(t)).inspect(|t| assert!(!little(t)));
-        let busy = busy.count();
-        assert_eq!(quiet.count() + busy, 20);
-        assert_eq!(found.iter().filter(|c| c.name == "sleeper").count(), busy);
-        stop.wait();
-        for t in threads {
-            t.join().unwrap();
-        }
-    }
-
-    /// Would catch: all processes of the machine that are gone over although none has begun; one that has begun and is not found.
-    #[test]
-    fn processes_are_looked_for_when_one_has_begun() {
-        let machine = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = machine.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let begins = |pid: u32, parent: u32| {
-            let zeros = "0 ".repeat(40);
-            let stat = format!("{pid} (a) S {parent} 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 7 {zeros}");
-            write(&format!("{pid}/task/{pid}/stat"), &stat);
-        };
-        let last = |pid: u32| write("loadavg", &format!("0.00 0.00 0.00 1/9 {pid}\n"));
-        let mut scanner = Scanner::new(Proc::at(machine.path()), Pid(1_000_001), 100);
-        let mut found = |ms| {
-            while !scanner.find_processes(Nanos::from_millis(ms)) {}
-            (scanner.processes(), scanner.last_piece() > 2 * LIST)
-        };
-        begins(1_000_001, 1);
-        assert_eq!(found(5_000).0, 1, "nobody says which number was the last");
-        last(1_000_001);
-        assert_eq!((found(5_500).0, found(6_000)), (1, (1, false)));
-        begins(1_000_002, 1_000_001);
-        assert_eq!(found(6_500), (1, false));
-        last(1_000_002);
-        assert_eq!((found(7_000), found(7_500)), ((2, true), (2, false)));
-        // Who says so is late.
-        begins(1_000_003, 1_000_002);
-        assert_eq!((found(8_500), found(9_000).0), ((2, false), 3));
-    }
-
-    /// However many threads there are, no piece of work is longer than is promised, and together
-    /// they come to every thread.
-    #[test]
-    fn many_threads_are_scanned_in_pieces() {
-        const THREADS: usize = 1_000;
-        // An entry of a directory takes 24 bytes at least.
-        const MOST_AT_ONCE: usize = LIST + LIST_BYTES / 24 * (OPEN + STAT);
-        let stop = Arc::new(Barrier::new(THREADS + 1));
-        let threads: Vec<_> = (0..THREADS)
-            .map(|_| {
-                let stop = stop.clone();
-                let builder = std::thread::Builder::new().stack_size(64 * 1024);
-                builder.spawn(move || stop.wait()).unwrap()
-            })
-            .collect();
-        let me = Pid(std::process::id() as i32);
-        for most_files in [usize::MAX, 0] {
-            let mut scanner = Scanner::new(Proc::default(), me, most_files);
-            scanner.add(me, Proc::default().process_stat(me).unwrap().start);
-            let (mut pieces, mut longest) = (0, 0);
-            let mut piece = |s: &Scanner| {
-                pieces += 1;
-                longest = longest.max(s.last_piece());
-            };
-            // New threads are opened, then read again and again.
-            for round in 1..=3 {
-                let now = Nanos::from_millis(2_000 * round);
-                while !scanner.find_processes(Nanos::ZERO) {
-                    piece(&scanner);
-                }
-                while !scanner.search(now) {
-                    piece(&scanner);
-                }
-                while !scanner.look(now) {
-                    piece(&scanner);
-                }
-            }
-            assert!(scanner.threads() >= THREADS);
-            assert!(pieces >= 3 * THREADS / PIECE, "{pieces}");
-            assert!(longest <= PIECE + MOST_AT_ONCE, "{longest}");
-            assert!(scanner.take_newcomers().len() >= THREADS);
-        }
-        stop.wait();
-        for t in threads {
-            t.join().unwrap();
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Whether the threads of programs crowd their CPUs.
 
-use crate::proc::{Proc, parse_schedstat, read_all};
+use crate::proc::{Proc, parse_schedstat};
 use evenly_engine::Times;
 use evenly_model::{Nanos, Pid, Tid};
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ const MOST_FILES: usize = 64;
 #[derive(Debug)]
 struct Known {
     times: Times,
-    /// It leads to no other thread, whatever becomes of its number; None where it is opened each time.
+    /// It leads to no other thread, whatever becomes of its number, unless one executes a program; None where it is opened each time.
     file: Option<File>,
 }
 
@@ -135,17 +135,13 @@ impl Crowd {
 
 /// Reads a thread; by its file where that is open, which it stays, or is from now on, where that may be. None where it has ended.
 fn read(known: Option<Known>, proc: &Proc, tid: Tid, may_keep: bool) -> Option<Known> {
-    if let Some(file) = known.and_then(|known| known.file)
+    if let Some(file) = known.and_then(|known| known.file).filter(|_| may_keep)
         && let Some(times) = times_in(&file)
     {
         return Some(Known { times, file: Some(file) });
     }
-    let path = proc.thread_file(tid, "schedstat");
-    if !may_keep {
-        return Some(Known { times: parse_schedstat(&read_all(&path).ok()?)?, file: None });
-    }
-    let file = File::open(path).ok()?;
-    Some(Known { times: times_in(&file)?, file: Some(file) })
+    let file = File::open(proc.thread_file(tid, "schedstat")).ok()?;
+    Some(Known { times: times_in(&file)?, file: Some(file).filter(|_| may_keep) })
 }
 
 fn times_in(file: &File) -> Option<Times> {

@@ -51,11 +51,13 @@ impl Doubts {
         is_new
     }
 
-    /// The programs that are there now. Who has given a loop up has done so for itself.
-    pub(crate) fn meet(&mut self, spaces: impl Iterator<Item = u32>) {
+    /// The programs that are there now. Who has given a loop up has done so for itself. Whether one of them was not there before.
+    pub(crate) fn meet(&mut self, spaces: impl Iterator<Item = u32>) -> bool {
         let met: HashSet<u32> = spaces.collect();
-        self.fresh |= !self.found.is_empty() && !met.is_subset(&self.met);
+        let are_new = !met.is_subset(&self.met);
+        self.fresh |= !self.found.is_empty() && are_new;
         self.met = met;
+        are_new
     }
 
     /// Whether there are any that are not given up.

@@ -59,8 +59,10 @@ pub enum Where<'a> {
 /// When it is to be looked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
-    /// Whatever this look cost: it went through files, which is done once for each, or takes samples, which ends.
+    /// Whatever this look cost: it went through files, which is done once for each, or takes samples for the first time, which ends.
     Soon,
+    /// As the cost allows, but soon enough for samples that are taken.
+    Sampling,
     /// As the cost allows.
     AsUsual,
     /// Nothing has been handed over for a while, nor was anything found to do.
@@ -203,7 +205,9 @@ impl<P: Places> HandOver<P> {
         let files = self.modules.count();
         let taking = self.places.taking();
         self.known.retain(|known, _| taking.iter().any(|t| t.key() == *known));
-        self.doubts.meet(taking.iter().map(|t| t.space));
+        if self.doubts.meet(taking.iter().map(|t| t.space)) {
+            self.hunt.meets_another(now);
+        }
         if self.is_needed(&taking, now) {
             self.until = now + HOLD;
         }
@@ -242,7 +246,8 @@ impl<P: Places> HandOver<P> {
         }
         match now - self.busy_at {
             _ if urgent || self.hunts && self.hunt.is_first() => Again::Soon,
-            idle if self.hunts || idle < IDLE => Again::AsUsual,
+            _ if self.hunts => Again::Sampling,
+            idle if idle < IDLE => Again::AsUsual,
             _ => Again::Rarely,
         }
     }
@@ -395,7 +400,9 @@ impl<P: Places> HandOver<P> {
             }
         }
         let is_seen = self.can_see();
-        let shows = needed && is_seen && !self.hunts && self.is_in_loops();
+        // Where there is no loop at which threads could hand over a pause would show nothing.
+        let has_loops = self.spin || self.doubts.are_there(&self.places);
+        let shows = needed && is_seen && !self.hunts && has_loops && self.is_in_loops();
         let act = self.worth.step(now, shows, seen);
         let looked = std::mem::replace(&mut self.looks, act.looks);
         if act.looks && !looked {

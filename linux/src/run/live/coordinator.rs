@@ -58,8 +58,8 @@ pub(super) struct Coordinator {
     /// What scanning may use once there are balancers at work.
     pub(super) scan_share: f64,
     pub(super) jobs: [Job; 3],
-    /// How many threads there are, of which so many have wanted a CPU, and so many are in domains; since when.
-    pub(super) there: ([usize; 3], Nanos),
+    /// How many threads have come, gone, or begun to want a CPU, and how many are in domains; since when.
+    pub(super) there: ((u64, usize), Nanos),
     /// All processes of the machine have been gone over once.
     pub(super) found_processes: bool,
     pub(super) started_at: Option<Nanos>,
@@ -110,9 +110,8 @@ impl Coordinator {
     pub(super) fn due(&self, has_points: bool) -> Nanos {
         let at = |j: &Job| if has_points { j.at_latest() } else { j.next };
         let work = self.jobs.iter().map(at).min().unwrap_or_default();
-        // A balancer that has threads wakes more often than that.
-        let guards = self.guardian.is_some() && !has_points;
-        if guards { work.min(self.next_guardian) } else { work }
+        let late = if has_points { GUARDIAN_LOOKS } else { Nanos::ZERO };
+        if self.guardian.is_some() { work.min(self.next_guardian + late) } else { work }
     }
 
     /// Until there are balancers at work, which have a part of the budget, all that evenly does is paid from this one.
@@ -152,9 +151,12 @@ impl Coordinator {
 
     /// For how long no thread has come, gone, or begun to compute, since balancing started.
     fn steady(&mut self, now: Nanos) -> Option<Nanos> {
-        let there = [self.scanner.threads(), self.scanner.candidates().len(), self.members.len()];
-        if there != self.there.0 {
+        let there = (self.scanner.changes(), self.members.len());
+        if there != self.there.0 || self.tracker.is_choosing() {
             self.there = (there, now);
+            for job in &mut self.jobs {
+                job.hurry(now);
+            }
         }
         self.tracker.started().then_some(now - self.there.1)
     }

@@ -141,6 +141,13 @@ impl Job {
         Self { kind, next: now, early, late, began: None, piece: 0.0, pass: 0.0 }
     }
 
+    /// Things have changed: it is done no later than usual.
+    pub(super) fn hurry(&mut self, now: Nanos) {
+        if matches!(self.kind, Kind::Search | Kind::Look) {
+            self.next = self.next.min(now + LATER_SCANS);
+        }
+    }
+
     /// Whether it may be done now.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         self.next <= now + self.early
@@ -267,6 +274,9 @@ mod tests {
         assert_eq!(due_job(&mut jobs, &allowance, t + ms(250)), None);
         let put_off = jobs.iter().find(|j| j.next != job.next).unwrap();
         assert!(!put_off.is_due(t + ms(250)));
+        job.did(t, Nanos::ZERO, true, STEADY_SCANS, &mut allowance);
+        job.hurry(t + ms(100));
+        assert_eq!(job.next, t + ms(300));
     }
 
     /// Would catch: a start that takes long where all is dear, and that makes evenly take more than was said.
