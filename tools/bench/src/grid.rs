@@ -21,7 +21,6 @@ use crate::show::{interrupts, print, table, tell, tell_above};
 use anyhow::Context;
 use cells::{Cell, PHASES, cells};
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{Arm, Executor, ProcessExecutor, RunError};
 use kept::{AUTO, Measurement, Runs};
 use std::ffi::OsString;
@@ -44,7 +43,7 @@ pub(crate) struct GridArgs {
     pub(crate) cases: Cases,
     /// Only this policy beside the kernel and the default (may be given more than once) [default: phase, hybrid, static,
     /// hpc-auto]
-    #[arg(long = "policy", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long = "policy", value_name = "NAME", value_parser = policy)]
     policies: Vec<String>,
     /// How long a run takes with as many threads as CPUs, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2,
@@ -59,6 +58,14 @@ pub(crate) struct GridArgs {
     /// In virtual time: the cells that the simulator knows, each once
     #[arg(long)]
     simulated: bool,
+}
+
+/// The name of a policy.
+fn policy(name: &str) -> Result<String, String> {
+    let found = evenly_policies::by_name(name);
+    found
+        .map(|p| p.name.to_owned())
+        .ok_or_else(|| format!("there is no such policy; there are {}", evenly_policies::names()))
 }
 
 impl GridArgs {
@@ -214,6 +221,7 @@ pub(crate) fn compare(args: &GridArgs) -> anyhow::Result<()> {
         true => None,
         false => Some(Bench::new(args, &missing, interrupted.clone())?),
     };
+    let mut failed = Vec::new();
     for cell in missing {
         if interrupted.load(Ordering::Relaxed) {
             break;
@@ -221,7 +229,13 @@ pub(crate) fn compare(args: &GridArgs) -> anyhow::Result<()> {
         let found = match &mut bench {
             Some(bench) => match bench.measure(cell) {
                 Err(_) if interrupted.load(Ordering::Relaxed) => break,
-                found => Some(found?),
+                Ok(found) => Some(found),
+                // The others may be measured all the same.
+                Err(e) => {
+                    tell_above(&format!("{}   {}", cell.name(), evenly_errors::said(&e)));
+                    failed.push(cell.name());
+                    None
+                }
             },
             None => simulated::measure(cell, &args.policies(), args.seconds, args.limit()),
         };
@@ -236,12 +250,20 @@ pub(crate) fn compare(args: &GridArgs) -> anyhow::Result<()> {
         std::fs::write(file, map::svg(&measured, seed))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    print(&report(&measured, seed))
+    print(&report(&measured, seed))?;
+    anyhow::ensure!(failed.is_empty(), "not measured: {}", failed.join(", "));
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn policies_are_known_by_their_names() {
+        assert_eq!(policy("hybrid").as_deref(), Ok("hybrid"));
+        assert!(policy("hybird").is_err_and(|e| e.contains("hybrid, ")));
+    }
 
     #[test]
     fn the_worst_cell_is_named() {
