@@ -149,3 +149,33 @@ fn times_in(file: &File) -> Option<Times> {
     let n = file.read_at(&mut text, 0).ok()?;
     parse_schedstat(text.get(..n)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Barrier};
+    use std::thread::spawn;
+
+    /// Would catch: descriptors that are used up by programs of many threads, or kept of threads that have ended.
+    #[test]
+    fn no_more_files_are_kept_open_than_may_be() {
+        let me = Pid(std::process::id().cast_signed());
+        let mut crowd = Crowd::new(Nanos::ZERO);
+        for round in 1..=3 {
+            let ends = Arc::new(Barrier::new(MOST_FILES + 17));
+            let waits = |_| {
+                let ends = ends.clone();
+                spawn(move || ends.wait())
+            };
+            let threads: Vec<_> = (0..MOST_FILES + 16).map(waits).collect();
+            crowd.outnumber(2.0, 0.0, &Proc::default(), &[me], Nanos(round * 1_000_000_000));
+            assert!(crowd.threads() > MOST_FILES);
+            let open = crowd.threads.values().filter(|known| known.file.is_some()).count();
+            assert_eq!(open, MOST_FILES, "{round}");
+            ends.wait();
+            for thread in threads {
+                assert!(thread.join().is_ok());
+            }
+        }
+    }
+}
