@@ -144,6 +144,13 @@ fn pairs() -> Vec<Pair> {
             other: Other::Load,
             shorter: 1,
         },
+        Pair {
+            name: "openmpi-load",
+            what: "Open MPI, 0.2 ms, 2 ranks; a load",
+            first: open(2),
+            other: Other::Load,
+            shorter: 2,
+        },
         same("numpy", "NumPy, OpenBLAS, twice", numpy),
     ]
 }
