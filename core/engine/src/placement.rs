@@ -26,12 +26,12 @@ const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
 pub(crate) const GIVE_UP_BLOCKED: f64 = 0.01;
 /// A thread that is given a CPU more often than this yields, or blocks for very short times.
 const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
-/// A thread that computes for this part of a window at least is asked whether it blocks often: whether it is given a CPU more often than
-/// this, many times in a balancing period and more often than by the clock of the scheduler alone, and blocked for such a part of the time.
-const COMPUTES: f64 = 0.05;
+/// A thread blocks often that is given a CPU more often than this, many times in a balancing period and more often than by the clock of
+/// the scheduler alone, and is blocked for this part of the time.
 const OFTEN_SLICES_PER_S: f64 = 400.0;
 const OFTEN_BLOCKED: f64 = 0.05;
-/// So many windows in succession have to say so.
+/// That is asked of all threads that compute for this part of the time at least, in so many windows in succession.
+const OFTEN_COMPUTES: f64 = 0.05;
 const OFTEN_WINDOWS: u32 = 2;
 
 /// How threads of a domain are held.
@@ -101,7 +101,7 @@ impl Placement {
             return self.is_steady(now);
         }
         let (mut blocked, mut length, mut slices) = (0.0, 0.0, 0.0f64);
-        let (mut often, mut seldom) = (0, 0);
+        let mut all_often = None;
         for a in threads.iter_mut().map(|t| &mut t.account) {
             let next = Window { began: a.read_at, times: a.last, unexplained: a.unexplained };
             let last = std::mem::replace(&mut a.window, next);
@@ -122,14 +122,14 @@ impl Placement {
             length += own;
             let given = next.times.slices.saturating_sub(last.times.slices) as f64 / own * 1e9;
             slices = slices.max(given);
-            if (next.times.ran - last.times.ran).0 as f64 >= COMPUTES * own {
+            if (next.times.ran - last.times.ran).0 as f64 >= OFTEN_COMPUTES * own {
                 let is_often = given > OFTEN_SLICES_PER_S && own_blocked > OFTEN_BLOCKED * own;
-                *(if is_often { &mut often } else { &mut seldom }) += 1;
+                all_often = Some(all_often.unwrap_or(true) && is_often);
             }
         }
         self.window_began = now;
         self.slices_per_s = slices;
-        self.often = if often > 0 && seldom == 0 { self.often + 1 } else { 0 };
+        self.often = if all_often == Some(true) { self.often + 1 } else { 0 };
         if blocked > GIVE_UP_BLOCKED * length || self.gives_up_often() {
             self.gave_up_at = now;
         }

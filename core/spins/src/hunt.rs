@@ -84,7 +84,7 @@ impl Hunt {
         !self.spins && matches!(self.state, State::Rests { until } if now < until)
     }
 
-    /// Whether nothing was found so far, since it began.
+    /// Whether no look has ended yet since it began.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.rest == RESTS[0]

@@ -24,7 +24,7 @@
 //! each of them would cost several times as much as the one `pread`. Nothing is lost: a kernel that reports
 //! waiting times by taskstats has `schedstat` (CONFIG_TASK_DELAY_ACCT selects CONFIG_SCHED_INFO).
 
-use crate::proc::{Proc, Stat, parse_schedstat};
+use crate::proc::{Proc, Stat, read_schedstat};
 use evenly_engine::{Candidate, RunState, Times};
 use evenly_model::{Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{Mode, OFlags, RawDir, fstat, openat};
@@ -626,15 +626,11 @@ fn read_times(
     work: &mut Work,
 ) -> Option<Times> {
     work.0 += 1;
-    let mut buffer = [0u8; 96];
-    let n = match &thread.file {
-        Some(file) => file.read_at(&mut buffer, 0),
-        None => {
-            work.0 += OPEN;
-            open_by(proc, tasks, thread, "schedstat")?.read_at(&mut buffer, 0)
-        }
-    };
-    parse_schedstat(buffer.get(..n.ok()?)?)
+    if let Some(file) = &thread.file {
+        return read_schedstat(file);
+    }
+    work.0 += OPEN;
+    read_schedstat(&open_by(proc, tasks, thread, "schedstat")?)
 }
 
 fn read_stat(proc: &Proc, tasks: Option<&File>, thread: &Thread, work: &mut Work) -> Option<Stat> {

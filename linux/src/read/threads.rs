@@ -6,9 +6,9 @@
 
 use crate::clock::{now, thread_cpu_time};
 use crate::limits::slice;
-use crate::proc::{Proc, Stat, parse_schedstat};
+use crate::proc::{Proc, Stat, parse_schedstat, read_schedstat};
 use crate::taskstats::{TaskStats, TaskTimes};
-use evenly_engine::{Located, Reader, Reading, Times};
+use evenly_engine::{Located, Reader, Reading};
 use evenly_model::{CpuId, Nanos, ThreadId, Tid};
 use std::collections::HashMap;
 use std::fs::File;
@@ -272,12 +272,6 @@ impl Reader for ThreadReader {
     fn resolution(&self) -> Nanos {
         self.resolution
     }
-}
-
-fn read_schedstat(file: &File) -> Option<Times> {
-    let mut buffer = [0u8; 96];
-    let n = file.read_at(&mut buffer, 0).ok()?;
-    parse_schedstat(buffer.get(..n)?)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Whether the threads of programs crowd their CPUs.
 
-use crate::proc::{Proc, parse_schedstat};
+use crate::proc::{Proc, read_schedstat};
 use evenly_engine::Times;
 use evenly_model::{Nanos, Pid, Tid};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// A thread wants to run if it ran or waited for a CPU for this part of the time.
 const WANTS: f64 = 0.5;
@@ -136,18 +135,12 @@ impl Crowd {
 /// Reads a thread; by its file where that is open, which it stays, or is from now on, where that may be. None where it has ended.
 fn read(known: Option<Known>, proc: &Proc, tid: Tid, may_keep: bool) -> Option<Known> {
     if let Some(file) = known.and_then(|known| known.file).filter(|_| may_keep)
-        && let Some(times) = times_in(&file)
+        && let Some(times) = read_schedstat(&file)
     {
         return Some(Known { times, file: Some(file) });
     }
     let file = File::open(proc.thread_file(tid, "schedstat")).ok()?;
-    Some(Known { times: times_in(&file)?, file: Some(file).filter(|_| may_keep) })
-}
-
-fn times_in(file: &File) -> Option<Times> {
-    let mut text = [0; 96];
-    let n = file.read_at(&mut text, 0).ok()?;
-    parse_schedstat(text.get(..n)?)
+    Some(Known { times: read_schedstat(&file)?, file: Some(file).filter(|_| may_keep) })
 }
 
 #[cfg(test)]

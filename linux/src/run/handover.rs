@@ -216,7 +216,7 @@ impl<P: Places> HandOver<P> {
         let others = !begins && self.look_for_loops(&taking, now);
         let is_worth = self.is_worth(&taking, now < self.until, now);
         let was = std::mem::replace(&mut self.hands_over, now < self.until && is_worth);
-        let arms = self.hands_over && (self.spin || self.doubts.are_there(&self.places));
+        let arms = self.hands_over && self.has_loops();
         let armed = std::mem::replace(&mut self.arms, arms);
         if self.hands_over {
             self.looks_again(now);
@@ -401,8 +401,8 @@ impl<P: Places> HandOver<P> {
         }
         let is_seen = self.can_see();
         // Where there is no loop at which threads could hand over a pause would show nothing.
-        let has_loops = self.spin || self.doubts.are_there(&self.places);
-        let shows = needed && is_seen && !self.hunts && has_loops && self.is_in_loops();
+        let has_loops = self.has_loops() && self.is_in_loops();
+        let shows = needed && is_seen && !self.hunts && has_loops;
         let act = self.worth.step(now, shows, seen);
         let looked = std::mem::replace(&mut self.looks, act.looks);
         if act.looks && !looked {
@@ -418,6 +418,11 @@ impl<P: Places> HandOver<P> {
         let Ok(spinning) = self.spinning.get_or_insert_with(Spinning::new) else { return };
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         spinning.look_at(&self.proc, &pids, |_| true);
+    }
+
+    /// Whether there are loops at which threads that spin could hand over.
+    fn has_loops(&self) -> bool {
+        self.spin || self.doubts.are_there(&self.places)
     }
 
     /// Whether threads that handed over were in loops that are known: what others do looks like work.

@@ -8,8 +8,9 @@ use evenly_engine::{RunState, Times};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
 use smallvec::SmallVec;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Room for any name, so that none is allocated: names are read at each balancing point. Those of
@@ -148,6 +149,13 @@ impl<'a> Iterator for Fields<'a> {
 
 fn ascii<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// The times of a thread, by its `schedstat` that is open. None where it has ended. Nothing is allocated.
+pub(crate) fn read_schedstat(file: &File) -> Option<Times> {
+    let mut buffer = [0u8; 96];
+    let n = file.read_at(&mut buffer, 0).ok()?;
+    parse_schedstat(buffer.get(..n)?)
 }
 
 /// Reads a `schedstat` line: CPU time and waiting time in nanoseconds, number of time slices.

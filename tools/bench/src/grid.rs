@@ -22,6 +22,7 @@ use anyhow::Context;
 use cells::{Cell, PHASES, cells};
 use clap::Args;
 use evenly_compare::{Arm, Executor, ProcessExecutor, RunError};
+use evenly_policies::{by_name, meant, names};
 use kept::{AUTO, Measurement, Runs};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -62,10 +63,8 @@ pub(crate) struct GridArgs {
 
 /// The name of a policy.
 fn policy(name: &str) -> Result<String, String> {
-    let found = evenly_policies::by_name(name);
-    found
-        .map(|p| p.name.to_owned())
-        .ok_or_else(|| format!("there is no such policy; there are {}", evenly_policies::names()))
+    let found = by_name(name).map(|p| p.name.to_owned());
+    found.ok_or_else(|| format!("no such policy{}; the policies are {}", meant(name), names()))
 }
 
 impl GridArgs {

@@ -138,8 +138,8 @@ fn a_thread_that_computes_is_looked_at_now_and_then() {
     let mut scanner = Scanner::new(Proc::default(), me, 100);
     scanner.add(me, Proc::default().process_stat(me).unwrap().start);
     let ran = || {
-        let text = std::fs::read(Proc::default().thread_file(tid, "schedstat")).unwrap();
-        parse_schedstat(&text).unwrap().ran
+        let file = File::open(Proc::default().thread_file(tid, "schedstat")).unwrap();
+        read_schedstat(&file).unwrap().ran
     };
     // The time is ours: to the scanner it computes without a break.
     let mut name_at = |ms| {

@@ -58,8 +58,10 @@ pub(super) struct Coordinator {
     /// What scanning may use once there are balancers at work.
     pub(super) scan_share: f64,
     pub(super) jobs: [Job; 3],
-    /// How many threads have come, gone, or begun to want a CPU, and how many are in domains; since when.
-    pub(super) there: ((u64, usize), Nanos),
+    /// How many threads have come, gone, or begun to want a CPU, and how many are in domains; since when that, and what threads do,
+    /// has been the same.
+    pub(super) there: (u64, usize),
+    pub(super) changed_at: Nanos,
     /// All processes of the machine have been gone over once.
     pub(super) found_processes: bool,
     pub(super) started_at: Option<Nanos>,
@@ -143,22 +145,23 @@ impl Coordinator {
                 (done, done && self.look(machine, begin))
             }
         };
-        let interval = kind.interval(self.steady(begin), self.scanner.threads());
+        let there = (self.scanner.changes(), self.members.len());
+        if std::mem::replace(&mut self.there, there) != there {
+            self.changes(begin);
+        }
+        let steady = self.tracker.started().then_some(begin - self.changed_at);
+        let interval = kind.interval(steady, self.scanner.threads());
         let cost = thread_cpu_time() - cpu + WAKING;
         self.jobs[i].did(begin, cost, done, interval, &mut self.allowance);
         mail
     }
 
-    /// For how long no thread has come, gone, or begun to compute, since balancing started.
-    fn steady(&mut self, now: Nanos) -> Option<Nanos> {
-        let there = (self.scanner.changes(), self.members.len());
-        if there != self.there.0 || self.tracker.is_choosing() {
-            self.there = (there, now);
-            for job in &mut self.jobs {
-                job.hurry(now);
-            }
+    /// A thread has come, gone, or begun to compute: for a while it is scanned as often as usual.
+    fn changes(&mut self, now: Nanos) {
+        self.changed_at = now;
+        for job in &mut self.jobs {
+            job.hurry(now);
         }
-        self.tracker.started().then_some(now - self.there.1)
     }
 
     fn find_processes(&mut self, now: Nanos) -> bool {
@@ -193,6 +196,9 @@ impl Coordinator {
         let (threads, found) = (self.scanner.threads(), self.scanner.candidates());
         let chosen = self.tracker.look_among(threads, begin, found);
         let joined = !chosen.is_empty();
+        if self.tracker.is_choosing() {
+            self.changes(begin);
+        }
         if !self.members.is_empty() {
             self.members.retain(|m| self.tracker.knows(m.id));
         }
