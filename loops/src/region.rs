@@ -616,7 +616,7 @@ impl State {
             thread,
             instance,
             bounds,
-            tasks: Tasks::of_size(0, 1, 0),
+            tasks: Tasks::new(0, 1, 0, 1),
             hands_out: How::Owned { steals: false },
             own: 0..0,
             piece: 1,

@@ -2,12 +2,14 @@
 //! looks at it but one that is late ([`crate::board`]).
 
 use crate::MOST_THREADS;
-use evenly_iterations::{Bounds, Chunks, HandsOut, Plan, Sizes, TASKS_PER_PROCESSOR, Tasks};
+use evenly_iterations::{
+    Bounds, Chunks, HandsOut, Plan, Sizes, TASK_WORDS, TASKS_PER_PROCESSOR, Tasks,
+};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 // Places within a queue are of 16 bits.
-const _: () = assert!(MOST_THREADS * TASKS_PER_PROCESSOR as usize + 2 <= crate::queue::MOST_TASKS);
+const _: () = assert!(MOST_THREADS * TASKS_PER_PROCESSOR as usize <= crate::queue::MOST_TASKS);
 
 const OWNED: u32 = 0;
 const STEALS: u32 = 1;
@@ -24,7 +26,7 @@ pub(crate) enum How {
 #[derive(Debug)]
 pub(crate) struct Shown {
     bounds: [AtomicI64; 3],
-    tasks: [AtomicU64; 3],
+    tasks: [AtomicU64; TASK_WORDS],
     how: AtomicU32,
     units: AtomicU32,
     /// Tasks by owner, and where those of each begin.
@@ -40,11 +42,10 @@ fn words(count: usize) -> Box<[AtomicU32]> {
 
 impl Shown {
     pub(crate) fn new(threads: usize) -> Self {
-        // One more where the first task does not begin a cache line.
-        let most = threads * TASKS_PER_PROCESSOR as usize + 2;
+        let most = threads * TASKS_PER_PROCESSOR as usize;
         Self {
             bounds: [AtomicI64::new(0), AtomicI64::new(0), AtomicI64::new(0)],
-            tasks: [AtomicU64::new(0), AtomicU64::new(1), AtomicU64::new(0)],
+            tasks: Tasks::new(0, 1, 0, 1).to_words().map(AtomicU64::new),
             how: AtomicU32::new(OWNED),
             units: AtomicU32::new(0),
             lists: words(most),
@@ -59,9 +60,7 @@ impl Shown {
         put(&self.bounds[1], bounds.upper);
         put(&self.bounds[2], bounds.stride);
         let (tasks, put) = (plan.tasks, |word: &AtomicU64, value| word.store(value, Relaxed));
-        put(&self.tasks[0], tasks.iterations());
-        put(&self.tasks[1], tasks.size());
-        put(&self.tasks[2], tasks.lead());
+        self.tasks.iter().zip(tasks.to_words()).for_each(|(word, value)| put(word, value));
         match &plan.hands_out {
             HandsOut::Owned { owners, steals } => {
                 self.how.store(if *steals { STEALS } else { OWNED }, Relaxed);
@@ -100,8 +99,7 @@ impl Shown {
     }
 
     pub(crate) fn tasks(&self) -> Tasks {
-        let [iterations, size, lead] = self.tasks.each_ref().map(|word| word.load(Relaxed));
-        Tasks::of_size(iterations, size, lead)
+        Tasks::from_words(self.tasks.each_ref().map(|word| word.load(Relaxed)))
     }
 
     pub(crate) fn hands_out(&self) -> How {

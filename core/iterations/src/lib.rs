@@ -42,7 +42,7 @@ pub use policy::{Policy, UnknownPolicy};
 pub use powers::{Measured, Powers};
 pub use region::{Access, ArrayId, Load, Region, Section, Use};
 pub use scheduler::Scheduler;
-pub use tasks::{TASKS_PER_PROCESSOR, Tasks, lead, smallest_task};
+pub use tasks::{TASK_WORDS, TASKS_PER_PROCESSOR, Tasks, lead, smallest_task};
 
 /// A thread or rank by its place among those that carry out a loop.
 pub type Processor = usize;

@@ -125,7 +125,7 @@ impl Scheduler {
         let empty = || Known {
             bounds,
             plan: Plan {
-                tasks: Tasks::of_size(0, 1, 0),
+                tasks: Tasks::new(0, 1, 0, 1),
                 hands_out: HandsOut::Owned { owners: Owners::new(), steals: false },
             },
             node: None,
@@ -260,13 +260,13 @@ impl Scheduler {
             first
         };
         let lead = lead(begin, each, smallest, unit_bytes);
-        let size = match self.policy {
-            Policy::Static => iterations.div_ceil(processors),
-            _ if self.policy.sizes().is_some() => iterations.div_ceil(u64::from(u32::MAX) / 2),
-            _ => return Tasks::new(iterations, smallest, lead, self.memory.processors()),
-        };
-        let size = size.max(1).div_ceil(smallest).saturating_mul(smallest);
-        Tasks::of_size(iterations, size, lead)
+        match self.policy {
+            Policy::Static => Tasks::at_most(iterations, smallest, lead, processors),
+            _ if self.policy.sizes().is_some() => {
+                Tasks::at_most(iterations, smallest, lead, u64::from(u32::MAX) / 2)
+            }
+            _ => Tasks::new(iterations, smallest, lead, self.memory.processors()),
+        }
     }
 
     /// The powers of those on one node.

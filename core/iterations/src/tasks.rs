@@ -32,30 +32,61 @@ pub fn lead(first_byte: u64, bytes_per_iteration: u64, smallest: u64, unit_bytes
     (0..smallest).find(begins).unwrap_or(0)
 }
 
-/// The iterations of one instance of a loop, in tasks.
+/// Words of [`Tasks::to_words`].
+pub const TASK_WORDS: usize = 6;
+
+/// The iterations of one instance of a loop, in tasks: of so many units each that they differ by one at most. Of larger tasks of one
+/// size the last would be smaller, and with it the share of whoever has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tasks {
     iterations: u64,
-    size: u64,
-    /// The first task has so many iterations less.
-    lead: u64,
+    /// Iterations of a unit; units of the whole, and tasks that these are divided into. At most 2^32 each.
+    unit: u64,
+    units: u64,
+    all: u64,
+    /// Of the whole the first tasks, and iterations, that are not among these.
+    first: u64,
+    before: u64,
 }
 
 impl Tasks {
-    /// For so many processors, in multiples of the smallest task: [`TASKS_PER_PROCESSOR`] for each, or fewer; and one more where
-    /// the first does not begin a unit ([`lead`]).
+    /// For so many processors: [`TASKS_PER_PROCESSOR`] for each, or fewer ([`Self::at_most`]).
     #[must_use]
     pub fn new(iterations: u64, smallest: u64, lead: u64, processors: usize) -> Self {
-        let (smallest, most) = (smallest.max(1), processors.max(1) as u64 * TASKS_PER_PROCESSOR);
-        let size = iterations.div_ceil(most).max(1).div_ceil(smallest).saturating_mul(smallest);
-        Self::of_size(iterations, size, lead % smallest)
+        Self::at_most(iterations, smallest, lead, processors.max(1) as u64 * TASKS_PER_PROCESSOR)
     }
 
-    /// Of so many iterations each, the last of what is left; `lead` iterations less in the first.
+    /// So many, or fewer, in multiples of the smallest task; the first is shorter where it does not begin a unit ([`lead`]).
     #[must_use]
-    pub fn of_size(iterations: u64, size: u64, lead: u64) -> Self {
-        let size = size.max(1);
-        Self { iterations, size, lead: lead % size }
+    pub fn at_most(iterations: u64, smallest: u64, lead: u64, most: u64) -> Self {
+        let (smallest, most) = (smallest.max(1), most.clamp(1, u64::from(u32::MAX)));
+        let before = lead % smallest;
+        let whole = u128::from(iterations) + u128::from(before);
+        // Larger ones where 32 bits do not suffice for their number.
+        let times = whole.div_ceil(u128::from(smallest) << 32).max(1) as u64;
+        let unit = smallest.saturating_mul(times);
+        let units = whole.div_ceil(u128::from(unit)).max(1) as u64;
+        Self { iterations, unit, units, all: most.min(units), first: 0, before }
+    }
+
+    /// The same tasks for so many iterations, of which the first is this one: what is left of them.
+    #[must_use]
+    pub fn part(&self, from: u64, iterations: u64) -> Self {
+        let first = self.first + self.task_of(from) as u64;
+        Self { iterations, first, before: self.before.saturating_add(from), ..*self }
+    }
+
+    /// As words, and back. Words that belong to several are tasks of some kind.
+    #[must_use]
+    pub fn to_words(&self) -> [u64; TASK_WORDS] {
+        [self.iterations, self.unit, self.units, self.all, self.first, self.before]
+    }
+
+    /// See [`Self::to_words`].
+    #[must_use]
+    pub fn from_words([iterations, unit, units, all, first, before]: [u64; TASK_WORDS]) -> Self {
+        let units = units.max(1);
+        Self { iterations, unit: unit.max(1), units, all: all.clamp(1, units), first, before }
     }
 
     /// The iterations of all.
@@ -64,32 +95,41 @@ impl Tasks {
         self.iterations
     }
 
-    /// How many iterations the first has less.
-    #[must_use]
-    pub fn lead(&self) -> u64 {
-        self.lead
-    }
-
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        let all = u128::from(self.iterations) + u128::from(self.lead);
-        if self.iterations == 0 { 0 } else { all.div_ceil(self.size.into()) as usize }
+        if self.iterations == 0 { 0 } else { self.task_of(self.iterations - 1) + 1 }
     }
 
-    /// Iterations of each but the first and the last.
+    /// Iterations of the largest, at most.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.size
+        self.units.div_ceil(self.all).saturating_mul(self.unit)
+    }
+
+    /// The task of an iteration.
+    #[must_use]
+    pub fn task_of(&self, iteration: u64) -> usize {
+        let unit = (u128::from(iteration) + u128::from(self.before)) / u128::from(self.unit);
+        let unit = unit.min(u128::from(self.units) - 1) as u64;
+        let of_whole = ((unit + 1).saturating_mul(self.all) - 1) / self.units;
+        of_whole.saturating_sub(self.first) as usize
     }
 
     /// The iterations of one.
     #[must_use]
     pub fn bounds(&self, task: usize) -> Range<u64> {
-        let at = |task: u64| {
-            task.saturating_mul(self.size).saturating_sub(self.lead).min(self.iterations)
-        };
-        at(task as u64)..at((task as u64).saturating_add(1))
+        self.begin(task as u64)..self.begin((task as u64).saturating_add(1))
+    }
+
+    fn begin(&self, task: u64) -> u64 {
+        let of_whole = self.first.saturating_add(task);
+        if of_whole >= self.all {
+            return self.iterations;
+        }
+        let unit = of_whole.saturating_mul(self.units) / self.all;
+        let begin = u128::from(unit) * u128::from(self.unit);
+        begin.saturating_sub(self.before.into()).min(self.iterations.into()) as u64
     }
 }
 
@@ -156,11 +196,56 @@ mod tests {
                 prop_assert!(bounds.end > bounds.start);
                 let in_grid = if task == 0 { 0 } else { bounds.start + lead % smallest.max(1) };
                 prop_assert_eq!(in_grid % smallest.max(1), 0);
+                prop_assert!([bounds.start, bounds.end - 1].iter().all(|&i| tasks.task_of(i) == task));
                 next = bounds.end;
             }
             prop_assert_eq!(next, iterations);
-            prop_assert!(tasks.count() as u64 <= TASKS_PER_PROCESSOR * processors.max(1) as u64 + 1);
+            prop_assert!(tasks.count() as u64 <= TASKS_PER_PROCESSOR * processors.max(1) as u64);
             prop_assert!(tasks.bounds(tasks.count()).is_empty());
+            prop_assert_eq!(Tasks::from_words(tasks.to_words()), tasks);
+        }
+
+        /// Would catch: 1,000 rows of which one of two threads has 512, as tasks of 32 are all alike but the last.
+        #[test]
+        fn processors_that_are_equally_fast_have_as_much(
+            iterations in 0..2_000_000_u64,
+            smallest in 1..100_u64,
+            processors in 1..300_usize,
+        ) {
+            let tasks = Tasks::new(iterations, smallest, 0, processors);
+            let counts: Vec<u64> = (0..tasks.count()).map(|t| {
+                let own = tasks.bounds(t);
+                own.end - own.start
+            }).collect();
+            if tasks.count() as u64 == TASKS_PER_PROCESSOR * processors as u64 {
+                let own: Vec<u64> = counts.chunks(TASKS_PER_PROCESSOR as usize).map(|c| c.iter().sum()).collect();
+                let (least, most) = (own.iter().min().unwrap_or(&0), own.iter().max().unwrap_or(&0));
+                // The last unit may be a part of one.
+                prop_assert!(most - least < 2 * smallest, "{own:?}");
+            }
+        }
+
+        /// Would catch: rows that go to another task where a loop begins at a later one.
+        #[test]
+        fn a_part_has_the_tasks_of_the_whole(
+            iterations in 1..100_000_u64,
+            smallest in 1..50_u64,
+            lead in 0..50_u64,
+            processors in 1..20_usize,
+            parts in prop::array::uniform2(0.0..1.0_f64),
+        ) {
+            let whole = Tasks::new(iterations, smallest, lead, processors);
+            let from = (parts[0] * iterations as f64) as u64;
+            let length = (parts[1] * (iterations - from) as f64) as u64;
+            let (part, first) = (whole.part(from, length), whole.task_of(from));
+            let mut next = 0;
+            for task in 0..part.count() {
+                let own = part.bounds(task);
+                prop_assert!(own.start == next && !own.is_empty());
+                prop_assert!([own.start, own.end - 1].iter().all(|i| whole.task_of(from + i) == first + task));
+                next = own.end;
+            }
+            prop_assert_eq!(next, length);
         }
     }
 }

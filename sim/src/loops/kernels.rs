@@ -192,7 +192,7 @@ fn water() -> LoopProgram {
             element_bytes: bytes,
             hold: Nanos::from_micros(5),
         }),
-        ..forces.over("forces", 0, n, Nanos::from_micros(5_470))
+        ..forces.over("forces", 0, n, Nanos::from_micros(5_600))
     };
     let own =
         |name| molecules().uses(Use::Writes, &[0], &[0]).over(name, 0, n, Nanos::from_micros(20));

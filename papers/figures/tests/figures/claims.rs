@@ -574,9 +574,9 @@ fn loops_5_loaded_processors_are_worth_half() {
         near(eight[kernel], 1.0, 1e-9);
         assert!(twelve[kernel] < 0.75 && loaded[kernel] < 0.9, "{kernel}");
     }
-    // Matrix and Water.
-    for kernel in [0, 4] {
-        near(loaded[kernel], twelve[kernel], 0.1);
+    // Matrix, and Water, whose processors wait for locks of each other.
+    for (kernel, within) in [(0, 0.1), (4, 0.15)] {
+        near(loaded[kernel], twelve[kernel], within);
     }
 }
 
