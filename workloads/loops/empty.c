@@ -9,9 +9,9 @@ static uint64_t compute_nothing(struct run *run) {
     DECLARE(run, 0, "empty", EVENLY_FIXED, EVENLY_INDEPENDENT);
     begin_timing();
     PARALLEL(run)
-    for (int64_t step = 0; step < run->steps; step++) {
+    STEPS(run, step, run->steps) {
 #ifdef _OPENMP
-        if (!run->adapts) {
+        if (!by_evenly) {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < n; i++)
                 __asm__ volatile("" : : "r"(i));

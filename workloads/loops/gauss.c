@@ -26,7 +26,7 @@ static uint64_t compute(struct run *run) {
         for (int64_t i = 0; i < n; i++)
             row[i] = i;
         const int64_t steps = run->steps < n - 1 ? run->steps : n - 1;
-        for (int64_t k = 0; k < steps; k++) {
+        STEPS(run, k, steps) {
             int64_t best = k;
             for (int64_t i = k + 1; i < n; i++)
                 if (matrix[row[i] * n + k] * matrix[row[i] * n + k] > matrix[row[best] * n + k] * matrix[row[best] * n + k])

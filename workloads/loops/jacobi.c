@@ -16,7 +16,7 @@ static uint64_t compute(struct run *run) {
     USES(run, 0, EVENLY_WRITES, grids[1], sizeof(float), n, n);
     begin_timing();
     PARALLEL(run)
-    for (int64_t step = 0; step < run->steps; step++) {
+    STEPS(run, step, run->steps) {
         const float *from = grids[step % 2];
         float *to = grids[1 - step % 2];
         LOOP(run, 0, i, 1, n - 1, relax(n, i, from, to););

@@ -23,6 +23,7 @@ struct run {
     int threads;
     bool adapts; // by evenly
     bool overtakes;
+    int64_t turns; // so many steps by OpenMP, then as many by evenly, and so on; 0: all by whom `adapts` says
 #ifdef _OPENMP
     evenly_team *team;
     evenly_region *loops[MOST_LOOPS];
@@ -44,7 +45,13 @@ extern const struct kernel empty, flags; // no kernels of the paper
 void *zeroed(size_t count, size_t bytes);
 void begin_timing(void);
 void end_timing(void);
+// By each thread, at the begin of a step: who hands out its loops.
+void begin_step(const struct run *run, int64_t step);
+extern _Thread_local bool by_evenly;
 uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
+
+#define STEPS(run, step, steps) \
+    for (int64_t step = 0; step < (steps) && (begin_step(run, step), true); step++)
 
 #ifdef _OPENMP
 #define PARALLEL(run) _Pragma("omp parallel num_threads((run)->threads)")
@@ -65,7 +72,7 @@ uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
 // The loop n: for each i from lower to below upper. All threads come here; none goes on before all is done.
 #define LOOP(run, n, i, lower, upper, ...)                                                        \
     do {                                                                                          \
-        if ((run)->adapts) {                                                                      \
+        if (by_evenly) {                                                                          \
             evenly_loop *loop_ = evenly_begin((run)->loops[n], THREAD, lower, upper, 1);          \
             int64_t lower_, upper_, stride_;                                                      \
             while (evenly_next_task(loop_, &lower_, &upper_, &stride_))                           \

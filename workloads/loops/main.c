@@ -8,12 +8,43 @@
 #include <string.h>
 #include <time.h>
 
-enum { BAD_INPUT = 2 };
+enum { BAD_INPUT = 2, MOST_TURNS = 4096 };
 
 static struct timespec began, ended;
 
 void begin_timing(void) { clock_gettime(CLOCK_MONOTONIC, &began); }
 void end_timing(void) { clock_gettime(CLOCK_MONOTONIC, &ended); }
+
+// When each stretch of LOOPS_TURNS began, by thread 0.
+static struct timespec turn_began[MOST_TURNS];
+static int64_t turns;
+_Thread_local bool by_evenly;
+
+void begin_step(const struct run *run, int64_t step) {
+    if (!run->turns) {
+        by_evenly = run->adapts;
+        return;
+    }
+    if (step % run->turns)
+        return;
+    by_evenly = step / run->turns % 2;
+#ifdef _OPENMP
+    if (THREAD == 0 && turns < MOST_TURNS)
+        clock_gettime(CLOCK_MONOTONIC, &turn_began[turns++]);
+#endif
+}
+
+static double seconds_between(struct timespec from, struct timespec to) {
+    return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+}
+
+// The last stretch lasts until the end.
+static void print_turns(void) {
+    for (int64_t turn = 0; turn < turns; turn++)
+        printf("%s%.9f", turn ? "," : ",\"turns_s\":[",
+               seconds_between(turn_began[turn], turn + 1 < turns ? turn_began[turn + 1] : ended));
+    printf("%s", turns ? "]" : "");
+}
 
 void *zeroed(size_t count, size_t bytes) {
     // Whole cache lines, and each array in some of its own.
@@ -45,7 +76,7 @@ static int64_t number(const char *text, const char *what) {
 
 static void print_shares(const struct run *run) {
 #ifdef _OPENMP
-    for (int loop = 0; run->adapts && loop < MOST_LOOPS && run->loops[loop]; loop++) {
+    for (int loop = 0; (run->adapts || run->turns) && loop < MOST_LOOPS && run->loops[loop]; loop++) {
         printf(",\"loop%d\":[", loop);
         for (int thread = 0; thread < run->threads; thread++)
             printf("%s%" PRIu64, thread ? "," : "", evenly_region_iterations(run->loops[loop], (size_t)thread));
@@ -68,6 +99,7 @@ int main(int argc, char **argv) {
                 "Usage: %s matrix|jacobi|sor|shallow|water|gauss|empty|flags [THREADS [omp|evenly|POLICY [SIZE [STEPS]]]]\n"
                 "With omp, OMP_SCHEDULE says how iterations are handed out; a policy is one of evenly.\n"
                 "With LOOPS_MEET in the environment all threads come to the end of each loop of evenly.\n"
+                "With LOOPS_TURNS=N N steps are by OpenMP, the next N by evenly, and so on; the time of each N is printed as well.\n"
                 "These are without effect in loops-tbb and loops-rayon.\n",
                 argv[0]);
         return helps ? EXIT_SUCCESS : BAD_INPUT;
@@ -85,9 +117,11 @@ int main(int argc, char **argv) {
     if (strcmp(by, "omp") && strcmp(by, "evenly") && setenv("EVENLY_LOOPS", by, 1))
         return EXIT_FAILURE;
 #endif
+    const char *in_turn = getenv("LOOPS_TURNS");
+    run.turns = in_turn ? number(in_turn, "LOOPS_TURNS") : 0;
     const uint64_t sum = kernel->compute(&run);
-    const double seconds = (double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec);
-    printf("{\"makespan_s\":%.6f,\"checksum\":\"%016" PRIx64 "\"", seconds, sum);
+    printf("{\"makespan_s\":%.6f,\"checksum\":\"%016" PRIx64 "\"", seconds_between(began, ended), sum);
+    print_turns();
     print_shares(&run);
     printf("}\n");
     return EXIT_SUCCESS;

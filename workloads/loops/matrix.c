@@ -25,7 +25,7 @@ static uint64_t compute(struct run *run) {
     USES(run, 0, EVENLY_WRITES, c, sizeof *c, n, n);
     begin_timing();
     PARALLEL(run)
-    for (int64_t step = 0; step < run->steps; step++)
+    STEPS(run, step, run->steps)
         LOOP(run, 0, i, 0, n, multiply(n, i, a, b, c););
     end_timing();
     return checksum(0, c, (size_t)(n * n) * sizeof *c);

@@ -59,7 +59,7 @@ static uint64_t compute(struct run *run) {
     (void)names;
     begin_timing();
     PARALLEL(run)
-    for (int64_t step = 0; step < run->steps; step++) {
+    STEPS(run, step, run->steps) {
         LOOP(run, 0, i, 0, n, fluxes(n, i, field););
         LOOP(run, 1, i, 0, n, values(n, i, field););
         LOOP(run, 2, i, 0, n, smoothing(n, i, field););

@@ -18,7 +18,7 @@ static uint64_t compute(struct run *run) {
     }
     begin_timing();
     PARALLEL(run)
-    for (int64_t step = 0; step < run->steps; step++)
+    STEPS(run, step, run->steps)
         for (int color = 0; color < 2; color++)
             LOOP(run, color, i, 1, rows - 1, relax(columns, i, color, grid););
     end_timing();

@@ -66,7 +66,7 @@ static uint64_t compute(struct run *run) {
     USES(run, 1, EVENLY_WRITES, all, sizeof *all, 1, n);
     begin_timing();
     PARALLEL(run)
-    for (int64_t step = 0; step < run->steps; step++) {
+    STEPS(run, step, run->steps) {
         LOOP(run, 0, i, 0, n, attract_half(n, i, all););
         LOOP(run, 1, i, 0, n, move(&all[i]););
     }

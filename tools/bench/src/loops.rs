@@ -6,6 +6,7 @@
 //! Invariant: all arms are interleaved, and each run's checksum is that of all others of the same kernel.
 
 mod empty;
+mod turns;
 
 use crate::measure::{MOST_OTHERS, Running, TRIES, result};
 use crate::measured::Measured;
@@ -15,7 +16,7 @@ use crate::tools::Tools;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use evenly_compare::{Arm, Executor, ProcessExecutor};
+use evenly_compare::{Arm, Executor, ProcessExecutor, RunOutcome};
 use evenly_linux::usage::Usage;
 use evenly_model::CpuSet;
 use std::collections::BTreeMap;
@@ -67,6 +68,8 @@ enum By {
     Meets(&'static str),
     /// The library that the program is linked with.
     Library,
+    /// So many steps by OpenMP's static loops, then as many by evenly, and so on.
+    InTurn(&'static str),
     /// LB4OMP in the place of libomp, with this schedule.
     Lb4Omp(&'static str),
 }
@@ -143,14 +146,14 @@ fn in_place_of_libomp(built: &Path) -> anyhow::Result<TempDir> {
     Ok(dir)
 }
 
-/// Seconds that a kernel takes in an arm, and its checksum.
-fn run(
+/// What became of a kernel in an arm.
+fn outcome(
     executor: &mut ProcessExecutor,
     tools: &Tools,
     [kernel, size, steps]: Kernel<'_>,
     (arm, program, by): Way,
     lb4omp: Option<&Path>,
-) -> anyhow::Result<(f64, String)> {
+) -> anyhow::Result<RunOutcome> {
     let program = tools.path(program)?.into_os_string();
     let mut env = vec![("OMP_PROC_BIND".into(), "true".into())];
     if let By::OpenMp(schedule) | By::Lb4Omp(schedule) = by {
@@ -158,6 +161,10 @@ fn run(
     }
     if let (By::Lb4Omp(_), Some(libraries)) = (by, lb4omp) {
         env.push(("LD_LIBRARY_PATH".into(), libraries.into()));
+    }
+    if let By::InTurn(steps) = by {
+        env.push(("LOOPS_TURNS".into(), steps.into()));
+        env.push(("OMP_SCHEDULE".into(), STATIC.into()));
     }
     if let By::Meets(_) = by {
         env.push(("LOOPS_MEET".into(), "1".into()));
@@ -172,7 +179,19 @@ fn run(
     // A schedule that a runtime does not know, it ignores, with a warning.
     let said = &outcome.stderr_tail;
     anyhow::ensure!(said.is_empty(), "{kernel} {arm}: it said {said}");
-    result(&outcome).with_context(|| format!("{kernel} {arm}"))
+    Ok(outcome)
+}
+
+/// Seconds that a kernel takes in an arm, and its checksum.
+fn run(
+    executor: &mut ProcessExecutor,
+    tools: &Tools,
+    kernel: Kernel<'_>,
+    way: Way,
+    lb4omp: Option<&Path>,
+) -> anyhow::Result<(f64, String)> {
+    let outcome = outcome(executor, tools, kernel, way, lb4omp)?;
+    result(&outcome).with_context(|| format!("{} {}", kernel[0], way.0))
 }
 
 /// What runs are made with.
@@ -247,9 +266,10 @@ pub(crate) fn compare(args: &LoopsArgs) -> anyhow::Result<()> {
         |(kernel, load): &(Kernel<'_>, (Load, &str, &str))| format!("{}-{}", kernel[0], load.1);
     let cases: Vec<_> = cases.filter(|case| is_asked(&name(case), &args.only)).collect();
     let with_empty = is_asked(empty::NAME, &args.only);
+    let in_turn = turns::asked(&args.only);
     anyhow::ensure!(
-        !cases.is_empty() || with_empty,
-        "--only: no case is called so; there are {{kernel}}-{{free,half,all}}, and {empty}",
+        !cases.is_empty() || with_empty || !in_turn.is_empty(),
+        "--only: no case is called so; there are {{kernel}}-{{free,half,all,turns}}, and {empty}",
         empty = empty::NAME
     );
     let tools = args.programs.find(&["noise", "loops-gomp"])?;
@@ -272,6 +292,9 @@ pub(crate) fn compare(args: &LoopsArgs) -> anyhow::Result<()> {
     let mut bench = Bench { executor, tools, cpus, second, lb4omp, disturbed: 0 };
     if with_empty {
         print(&empty::measure(&mut bench, args.runs, args.seed)?)?;
+    }
+    if !in_turn.is_empty() {
+        print(&turns::measure(&mut bench, &in_turn, args.runs, args.seed)?)?;
     }
     if cases.is_empty() {
         return Ok(());
