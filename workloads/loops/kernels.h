@@ -39,8 +39,13 @@ struct kernel {
 extern const struct kernel matrix, jacobi, sor, shallow, water, gauss;
 extern const struct kernel empty, flags; // no kernels of the paper
 
-// One iteration. Not put into the loop, which compilers translate better or worse by who hands it out: times would say that.
+// One iteration. Not put into the loop, nor translated by what is known of that, which compilers do better or worse by who hands it
+// out: times would say that.
+#ifdef __clang__
 #define ITERATION __attribute__((noinline)) static void
+#else
+#define ITERATION __attribute__((noipa)) static void
+#endif
 
 void *zeroed(size_t count, size_t bytes);
 void begin_timing(void);

@@ -46,15 +46,20 @@ static void print_turns(void) {
     printf("%s", turns ? "]" : "");
 }
 
+// Whole cache lines, and each array in some of its own. Large ones begin in a huge page, each some lines further on than the one
+// before: where a program has them by chance decides on up to two thirds of the time of matrix. They are never freed.
 void *zeroed(size_t count, size_t bytes) {
-    // Whole cache lines, and each array in some of its own.
-    const size_t size = (count * bytes + 127) / 128 * 128;
-    void *array = aligned_alloc(128, size ? size : 128);
+    enum { LINES = 128, HUGE_PAGE = 2 << 20 };
+    static size_t large;
+    const size_t size = (count * bytes + LINES) / LINES * LINES;
+    const bool is_large = size >= HUGE_PAGE;
+    const size_t unit = is_large ? HUGE_PAGE : LINES, ahead = is_large ? large++ * 5 * LINES : 0;
+    char *array = aligned_alloc(unit, (size + ahead + unit - 1) / unit * unit);
     if (!array) {
         fprintf(stderr, "no memory for %zu elements of %zu bytes\n", count, bytes);
         exit(EXIT_FAILURE);
     }
-    return memset(array, 0, size);
+    return memset(array + ahead, 0, size);
 }
 
 uint64_t checksum(uint64_t sum, const void *data, size_t bytes) {
