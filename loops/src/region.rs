@@ -460,16 +460,15 @@ impl Region {
                     chunks.size(taken, state.batch.map_or(1.0, |(_, weight)| weight))
                 };
                 let (first, more) = self.board.common.take(instance, size)?;
-                let bounds = |unit: u32| state.tasks.bounds(unit as usize);
-                Some((bounds(first).start..bounds(first + more - 1).end, more))
+                Some((state.tasks.between(first as usize, (first + more) as usize), more))
             }
         }
     }
 
     /// The iterations of its tasks at these places, which follow one another, and how many tasks these are.
     fn owned(&self, state: &State, from: u16, to: u16) -> (std::ops::Range<u64>, u32) {
-        let bounds = |place| state.tasks.bounds(self.shown.task(state.thread, place));
-        (bounds(from).start..bounds(to - 1).end, u32::from(to - from))
+        let [first, last] = [from, to - 1].map(|place| self.shown.task(state.thread, place));
+        (state.tasks.between(first, last + 1), u32::from(to - from))
     }
 
     /// How fast a thread got on so far, over the mean of all.

@@ -39,12 +39,12 @@ struct kernel {
 extern const struct kernel matrix, jacobi, sor, shallow, water, gauss;
 extern const struct kernel empty, flags; // no kernels of the paper
 
-// One iteration. Not put into the loop, nor translated by what is known of that, which compilers do better or worse by who hands it
-// out: times would say that.
-#ifdef __clang__
-#define ITERATION __attribute__((noinline)) static void
-#else
+// One iteration. Not put into the loop, nor translated by what is known of that (by gcc), which compilers do better or worse by who
+// hands it out: times would say that.
+#if __has_attribute(noipa)
 #define ITERATION __attribute__((noipa)) static void
+#else
+#define ITERATION __attribute__((noinline)) static void
 #endif
 
 void *zeroed(size_t count, size_t bytes);

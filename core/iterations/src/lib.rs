@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A *processor* is whoever carries out iterations: a thread, or a rank. A *task* is a number of consecutive iterations; all
-//! tasks of a loop but the first and the last have the same.
+//! tasks of a loop have about the same.
 //!
 //! Invariant: each iteration is in one task, and each task has one owner.
 

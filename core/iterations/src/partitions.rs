@@ -184,7 +184,7 @@ mod tests {
         };
         let mut partitions = Partitions::default();
         assert_eq!(partitions.tasks(&rows, 64), None);
-        let whole = Tasks::at_most(64, 8, 3, 64);
+        let whole = Tasks::at_most(64, 2, 1, 9);
         let owners: Owners = (0..whole.count()).map(|task| task % 4).collect();
         partitions.set(&rows, whole, &(0..64), &owners, 0);
         for less in 0..64_u64 {

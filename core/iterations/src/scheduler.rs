@@ -174,9 +174,7 @@ impl Scheduler {
             Known { bounds, plan, node }
         };
         if self.policy == Policy::Static {
-            let last = self.memory.processors().saturating_sub(1);
-            let owners = (0..tasks.count()).map(|task| task.min(last)).collect();
-            return (known(tasks, owners, None), false);
+            return (known(tasks, (0..tasks.count()).collect(), None), false);
         }
         if !self.policy.has_powers() {
             let equal = vec![1.0; self.memory.processors()];
@@ -189,7 +187,8 @@ impl Scheduler {
         {
             // Within the node, so that cache lines count.
             let smallest = smallest_task(&self.region, LINE_BYTES);
-            let tasks = Tasks::new(iterations, smallest, 0, self.memory.processors());
+            let tasks = Tasks::new(iterations, smallest, 0, self.memory.processors())
+                .in_turn(self.region.is_cyclic());
             let owners = divide(&self.region, tasks.count(), &self.powers_of(powers, node));
             return (known(tasks, owners, Some(node)), false);
         }
@@ -265,7 +264,8 @@ impl Scheduler {
             _ if self.policy.sizes().is_some() => {
                 Tasks::at_most(iterations, smallest, lead, u64::from(u32::MAX) / 2)
             }
-            _ => Tasks::new(iterations, smallest, lead, self.memory.processors()),
+            _ => Tasks::new(iterations, smallest, lead, self.memory.processors())
+                .in_turn(self.region.is_cyclic()),
         }
     }
 

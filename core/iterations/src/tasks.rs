@@ -7,7 +7,7 @@ use num_integer::gcd;
 use std::ops::Range;
 
 /// Tasks of a loop for each processor. The paper has a fixed number, and does not say which. With so many a share is right to
-/// within a sixteenth of an equal one, or an eighth where tasks are rounded up.
+/// within a sixteenth of an equal one.
 pub const TASKS_PER_PROCESSOR: u64 = 16;
 
 /// Iterations of the smallest task: what they write is a multiple of the unit of coherence (a cache line within a machine, a
@@ -33,10 +33,12 @@ pub fn lead(first_byte: u64, bytes_per_iteration: u64, smallest: u64, unit_bytes
 }
 
 /// Words of [`Tasks::to_words`].
-pub const TASK_WORDS: usize = 6;
+pub const TASK_WORDS: usize = 7;
 
-/// The iterations of one instance of a loop, in tasks: of so many units each that they differ by one at most. Of larger tasks of one
-/// size the last would be smaller, and with it the share of whoever has it.
+/// The iterations of one instance of a loop, in tasks: of so many units each that they differ by one at most, where the first and
+/// the last unit may be shorter. Of tasks of one size the last would be smaller, and with it the share of whoever has it.
+/// Those that are larger are spread, for blocks of tasks; or come first, for tasks that are dealt out in turn, as one in two, say,
+/// would all go to one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tasks {
     iterations: u64,
@@ -47,6 +49,8 @@ pub struct Tasks {
     /// Of the whole the first tasks, and iterations, that are not among these.
     first: u64,
     before: u64,
+    /// They are dealt out in turn.
+    in_turn: bool,
 }
 
 impl Tasks {
@@ -66,7 +70,13 @@ impl Tasks {
         let times = whole.div_ceil(u128::from(smallest) << 32).max(1) as u64;
         let unit = smallest.saturating_mul(times);
         let units = whole.div_ceil(u128::from(unit)).max(1) as u64;
-        Self { iterations, unit, units, all: most.min(units), first: 0, before }
+        Self { iterations, unit, units, all: most.min(units), first: 0, before, in_turn: false }
+    }
+
+    /// To be dealt out in turn, or not.
+    #[must_use]
+    pub fn in_turn(self, in_turn: bool) -> Self {
+        Self { in_turn, ..self }
     }
 
     /// The same tasks for so many iterations, of which the first is this one: what is left of them.
@@ -79,14 +89,17 @@ impl Tasks {
     /// As words, and back. Words that belong to several are tasks of some kind.
     #[must_use]
     pub fn to_words(&self) -> [u64; TASK_WORDS] {
-        [self.iterations, self.unit, self.units, self.all, self.first, self.before]
+        let in_turn = self.in_turn.into();
+        [self.iterations, self.unit, self.units, self.all, self.first, self.before, in_turn]
     }
 
     /// See [`Self::to_words`].
     #[must_use]
-    pub fn from_words([iterations, unit, units, all, first, before]: [u64; TASK_WORDS]) -> Self {
-        let units = units.max(1);
-        Self { iterations, unit: unit.max(1), units, all: all.clamp(1, units), first, before }
+    pub fn from_words(words: [u64; TASK_WORDS]) -> Self {
+        let [iterations, unit, units, all, first, before, in_turn] = words;
+        let (unit, units) = (unit.max(1), units.clamp(1, 1 << 32));
+        let (all, in_turn) = (all.clamp(1, units.min(u64::from(u32::MAX))), in_turn > 0);
+        Self { iterations, unit, units, all, first, before, in_turn }
     }
 
     /// The iterations of all.
@@ -112,14 +125,26 @@ impl Tasks {
     pub fn task_of(&self, iteration: u64) -> usize {
         let unit = (u128::from(iteration) + u128::from(self.before)) / u128::from(self.unit);
         let unit = unit.min(u128::from(self.units) - 1) as u64;
-        let of_whole = ((unit + 1).saturating_mul(self.all) - 1) / self.units;
+        let of_whole = if self.in_turn {
+            let (size, larger) = (self.units / self.all, self.units % self.all);
+            let first = larger * (size + 1);
+            if unit < first { unit / (size + 1) } else { larger + (unit - first) / size }
+        } else {
+            ((unit + 1) * self.all - 1) / self.units
+        };
         of_whole.saturating_sub(self.first) as usize
     }
 
     /// The iterations of one.
     #[must_use]
     pub fn bounds(&self, task: usize) -> Range<u64> {
-        self.begin(task as u64)..self.begin((task as u64).saturating_add(1))
+        self.between(task, task.saturating_add(1))
+    }
+
+    /// Those of several, up to another one.
+    #[must_use]
+    pub fn between(&self, first: usize, end: usize) -> Range<u64> {
+        self.begin(first as u64)..self.begin(end as u64)
     }
 
     fn begin(&self, task: u64) -> u64 {
@@ -127,7 +152,11 @@ impl Tasks {
         if of_whole >= self.all {
             return self.iterations;
         }
-        let unit = of_whole.saturating_mul(self.units) / self.all;
+        let unit = if self.in_turn {
+            of_whole * (self.units / self.all) + of_whole.min(self.units % self.all)
+        } else {
+            of_whole * self.units / self.all
+        };
         let begin = u128::from(unit) * u128::from(self.unit);
         begin.saturating_sub(self.before.into()).min(self.iterations.into()) as u64
     }
@@ -136,7 +165,8 @@ impl Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::region::{ArrayId, Section};
+    use crate::division::divide;
+    use crate::region::{ArrayId, Load, Section};
     use proptest::prelude::*;
 
     fn writes(bytes: &[u64]) -> Region {
@@ -180,6 +210,34 @@ mod tests {
         }
     }
 
+    /// How many iterations each task has. None is empty, they follow one another, and each has its iterations.
+    fn sizes(tasks: &Tasks) -> Vec<u64> {
+        let mut next = 0;
+        let each = (0..tasks.count()).map(|task| {
+            let own = tasks.bounds(task);
+            assert!(own.start == next && !own.is_empty(), "{tasks:?}: {own:?}");
+            assert!(
+                [own.start, own.end - 1].iter().all(|&i| tasks.task_of(i) == task),
+                "{tasks:?}"
+            );
+            next = own.end;
+            own.end - own.start
+        });
+        let sizes = each.collect();
+        assert_eq!(next, tasks.iterations());
+        assert!(tasks.bounds(tasks.count()).is_empty());
+        sizes
+    }
+
+    /// Would catch: numbers of units that 32 bits do not hold.
+    #[test]
+    fn the_longest_loop_is_in_tasks() {
+        for (smallest, lead, in_turn) in [(1, 0, false), (8, 3, true), (64, 63, false)] {
+            let tasks = Tasks::new(u64::MAX, smallest, lead, 300).in_turn(in_turn);
+            assert_eq!(sizes(&tasks).len(), 4_800);
+        }
+    }
+
     proptest! {
         #[test]
         fn each_iteration_is_in_one_task(
@@ -187,65 +245,77 @@ mod tests {
             smallest in 0..5_000_u64,
             lead in 0..5_000_u64,
             processors in 0..300_usize,
+            in_turn: bool,
         ) {
-            let tasks = Tasks::new(iterations, smallest, lead, processors);
-            let mut next = 0;
-            for task in 0..tasks.count() {
-                let bounds = tasks.bounds(task);
-                prop_assert_eq!(bounds.start, next);
-                prop_assert!(bounds.end > bounds.start);
-                let in_grid = if task == 0 { 0 } else { bounds.start + lead % smallest.max(1) };
-                prop_assert_eq!(in_grid % smallest.max(1), 0);
-                prop_assert!([bounds.start, bounds.end - 1].iter().all(|&i| tasks.task_of(i) == task));
-                next = bounds.end;
+            let tasks = Tasks::new(iterations, smallest, lead, processors).in_turn(in_turn);
+            let most = TASKS_PER_PROCESSOR * processors.max(1) as u64;
+            prop_assert!(sizes(&tasks).len() as u64 <= most);
+            let smallest = smallest.max(1);
+            for task in 1..tasks.count() {
+                prop_assert_eq!((tasks.bounds(task).start + lead % smallest) % smallest, 0);
             }
-            prop_assert_eq!(next, iterations);
-            prop_assert!(tasks.count() as u64 <= TASKS_PER_PROCESSOR * processors.max(1) as u64);
-            prop_assert!(tasks.bounds(tasks.count()).is_empty());
             prop_assert_eq!(Tasks::from_words(tasks.to_words()), tasks);
         }
 
-        /// Would catch: 1,000 rows of which one of two threads has 512, as tasks of 32 are all alike but the last.
+        /// Would catch: 1,000 rows of which one of two threads has 512, as tasks of 32 are all alike but the last; 48 rows of which it
+        /// has 32, as each second task has two.
         #[test]
         fn processors_that_are_equally_fast_have_as_much(
-            iterations in 0..2_000_000_u64,
-            smallest in 1..100_u64,
-            processors in 1..300_usize,
+            iterations in 0..20_000_u64,
+            smallest in 1..10_u64,
+            processors in 1..30_usize,
+            in_turn: bool,
         ) {
-            let tasks = Tasks::new(iterations, smallest, 0, processors);
-            let counts: Vec<u64> = (0..tasks.count()).map(|t| {
-                let own = tasks.bounds(t);
-                own.end - own.start
-            }).collect();
-            if tasks.count() as u64 == TASKS_PER_PROCESSOR * processors as u64 {
-                let own: Vec<u64> = counts.chunks(TASKS_PER_PROCESSOR as usize).map(|c| c.iter().sum()).collect();
-                let (least, most) = (own.iter().min().unwrap_or(&0), own.iter().max().unwrap_or(&0));
-                // The last unit may be a part of one.
-                prop_assert!(most - least < 2 * smallest, "{own:?}");
-            }
+            let tasks = Tasks::new(iterations, smallest, 0, processors).in_turn(in_turn);
+            let load = if in_turn { Load::Variable } else { Load::Fixed };
+            let region = Region { load, ..Region::default() };
+            let owners = divide(&region, tasks.count(), &vec![1.0; processors]);
+            let mut own = vec![0; processors];
+            owners.iter().zip(sizes(&tasks)).for_each(|(&p, size)| own[p] += size);
+            let (least, most) = (own.iter().min().unwrap_or(&0), own.iter().max().unwrap_or(&0));
+            // Where there is a unit for each task; the last unit may be a part of one.
+            let has_units = iterations >= smallest * TASKS_PER_PROCESSOR * processors as u64;
+            prop_assert!(!has_units || most - least < 2 * smallest, "{own:?}");
         }
 
-        /// Would catch: rows that go to another task where a loop begins at a later one.
+        /// Would catch: rows that go to another task where a loop begins at a later one, or one more.
         #[test]
         fn a_part_has_the_tasks_of_the_whole(
             iterations in 1..100_000_u64,
             smallest in 1..50_u64,
             lead in 0..50_u64,
             processors in 1..20_usize,
-            parts in prop::array::uniform2(0.0..1.0_f64),
+            parts in prop::array::uniform3(0.0..1.0_f64),
+            in_turn: bool,
         ) {
-            let whole = Tasks::new(iterations, smallest, lead, processors);
+            let whole = Tasks::new(iterations, smallest, lead, processors).in_turn(in_turn);
             let from = (parts[0] * iterations as f64) as u64;
-            let length = (parts[1] * (iterations - from) as f64) as u64;
-            let (part, first) = (whole.part(from, length), whole.task_of(from));
-            let mut next = 0;
-            for task in 0..part.count() {
-                let own = part.bounds(task);
-                prop_assert!(own.start == next && !own.is_empty());
-                prop_assert!([own.start, own.end - 1].iter().all(|i| whole.task_of(from + i) == first + task));
-                next = own.end;
+            let further = (parts[1] * (iterations - from) as f64) as u64;
+            let rest = iterations - from - further;
+            let part = whole.part(from, iterations - from);
+            let [last, middle] = [rest, (parts[2] * rest as f64) as u64].map(|n| part.part(further, n));
+            for (part, from) in [(part, from), (last, from + further), (middle, from + further)] {
+                let tasks = sizes(&part).len();
+                let before = if tasks > 0 { whole.task_of(from) } else { 0 };
+                let is_same = |task: usize| {
+                    let own = part.bounds(task);
+                    [own.start, own.end - 1].iter().all(|i| whole.task_of(from + i) == before + task)
+                };
+                prop_assert!((0..tasks).all(is_same));
             }
-            prop_assert_eq!(next, length);
+        }
+
+        /// Would catch: a thread that is late, reads words of two plans, and ends the program.
+        #[test]
+        fn any_words_are_tasks(
+            words in prop::array::uniform7(any::<u64>()),
+            task: usize,
+            iteration: u64,
+        ) {
+            let tasks = Tasks::from_words(words);
+            let own = tasks.bounds(task);
+            prop_assert!(own.start <= own.end);
+            let _ = (tasks.count(), tasks.size(), tasks.task_of(iteration));
         }
     }
 }

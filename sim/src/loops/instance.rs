@@ -267,8 +267,7 @@ impl<'a, 'c> Instance<'a, 'c> {
                 if more == 0 {
                     return (at, None);
                 }
-                let last = bounds((first + more - 1) as usize);
-                (at, Some(bounds(first as usize).start..last.end))
+                (at, Some(self.plan.tasks.between(first as usize, (first + more) as usize)))
             }
         }
     }

@@ -20,6 +20,7 @@ use evenly_compare::{Arm, Executor, ProcessExecutor, RunOutcome};
 use evenly_linux::usage::Usage;
 use evenly_model::CpuSet;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,13 +34,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A kernel, its size in the paper's Table 1, and steps that take somewhat less than a second for two threads.
 type Kernel<'a> = [&'a str; 3];
 
-const KERNELS: [Kernel<'static>; 6] = [
-    ["matrix", "512", "80"],
-    ["jacobi", "2048", "800"],
-    ["sor", "4096", "250"],
-    ["shallow", "2048", "40"],
-    ["water", "9261", "12"],
-    ["gauss", "2048", "1200"],
+/// The kernels, and steps that take some 20 ms, or one.
+const KERNELS: [(Kernel<'static>, &str); 6] = [
+    (["matrix", "512", "80"], "1"),
+    (["jacobi", "2048", "800"], "16"),
+    (["sor", "4096", "250"], "4"),
+    (["shallow", "2048", "40"], "1"),
+    (["water", "9261", "12"], "1"),
+    (["gauss", "2048", "1200"], "16"),
 ];
 
 /// What else runs on the second CPU.
@@ -155,7 +157,9 @@ fn outcome(
     lb4omp: Option<&Path>,
 ) -> anyhow::Result<RunOutcome> {
     let program = tools.path(program)?.into_os_string();
-    let mut env = vec![("OMP_PROC_BIND".into(), "true".into())];
+    // A policy that is asked for takes the place of the latter.
+    let mut env: Vec<(OsString, OsString)> =
+        vec![("OMP_PROC_BIND".into(), "true".into()), ("EVENLY_LOOPS".into(), "auto".into())];
     if let By::OpenMp(schedule) | By::Lb4Omp(schedule) = by {
         env.push(("OMP_SCHEDULE".into(), schedule.into()));
     }
@@ -182,16 +186,9 @@ fn outcome(
     Ok(outcome)
 }
 
-/// Seconds that a kernel takes in an arm, and its checksum.
-fn run(
-    executor: &mut ProcessExecutor,
-    tools: &Tools,
-    kernel: Kernel<'_>,
-    way: Way,
-    lb4omp: Option<&Path>,
-) -> anyhow::Result<(f64, String)> {
-    let outcome = outcome(executor, tools, kernel, way, lb4omp)?;
-    result(&outcome).with_context(|| format!("{} {}", kernel[0], way.0))
+/// Seconds that a kernel took in an arm, and its checksum.
+fn seconds(outcome: &RunOutcome, kernel: Kernel<'_>, way: Way) -> anyhow::Result<(f64, String)> {
+    result(outcome).with_context(|| format!("{} {}", kernel[0], way.0))
 }
 
 /// What runs are made with.
@@ -207,13 +204,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Seconds and checksum of a kernel in an arm beside a load, again and again while others disturb it.
-    fn run(&mut self, kernel: Kernel<'_>, way: Way, load: Load) -> anyhow::Result<(f64, String)> {
-        let mut best: Option<(f64, (f64, String))> = None;
+    /// What became of a kernel in an arm beside a load, again and again while others disturb it.
+    fn run(&mut self, kernel: Kernel<'_>, way: Way, load: Load) -> anyhow::Result<RunOutcome> {
+        let mut best: Option<(f64, RunOutcome)> = None;
         for _ in 0..TRIES {
             let before = Usage::now(&self.cpus)?;
             let other = load.start(&self.tools, &self.second)?;
-            let came = run(&mut self.executor, &self.tools, kernel, way, self.lb4omp)?;
+            let came = outcome(&mut self.executor, &self.tools, kernel, way, self.lb4omp)?;
             drop(other);
             let load = Usage::now(&self.cpus)?.since(&before, self.cpus.len());
             let took = load.others + load.stolen;
@@ -228,6 +225,11 @@ impl Bench<'_> {
         Ok(best.context("it was not run")?.1)
     }
 
+    /// Whether the user has interrupted.
+    fn stops(&self) -> bool {
+        self.executor.interrupted.load(Ordering::Relaxed)
+    }
+
     /// The time of each arm in each run, in turn; None where the user interrupts.
     fn case(
         &mut self,
@@ -236,15 +238,14 @@ impl Bench<'_> {
         arms: &[Way],
         runs: u32,
     ) -> anyhow::Result<Option<BTreeMap<&'static str, Vec<f64>>>> {
-        let mut seconds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let mut sum = None;
         for _ in 0..runs {
             for arm in arms {
-                let interrupted = &self.executor.interrupted;
-                if interrupted.load(Ordering::Relaxed) {
+                if self.stops() {
                     return Ok(None);
                 }
-                let (took, checksum) = self.run(kernel, *arm, load)?;
+                let (took, checksum) = seconds(&self.run(kernel, *arm, load)?, kernel, *arm)?;
                 let first = sum.get_or_insert_with(|| checksum.clone());
                 anyhow::ensure!(
                     *first == checksum,
@@ -252,16 +253,17 @@ impl Bench<'_> {
                     kernel[0],
                     arm.0
                 );
-                seconds.entry(arm.0).or_default().push(took);
+                times.entry(arm.0).or_default().push(took);
             }
         }
-        Ok(Some(seconds))
+        Ok(Some(times))
     }
 }
 
 /// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &LoopsArgs) -> anyhow::Result<()> {
-    let cases = KERNELS.iter().flat_map(|kernel| LOADS.iter().map(move |load| (*kernel, *load)));
+    let cases =
+        KERNELS.iter().flat_map(|(kernel, _)| LOADS.iter().map(move |load| (*kernel, *load)));
     let name =
         |(kernel, load): &(Kernel<'_>, (Load, &str, &str))| format!("{}-{}", kernel[0], load.1);
     let cases: Vec<_> = cases.filter(|case| is_asked(&name(case), &args.only)).collect();

@@ -1,6 +1,6 @@
 //! What a loop that does nothing takes, two iterations by two threads, beside the least that it takes threads to meet.
 
-use super::{Bench, By, Kernel, Way, run};
+use super::{Bench, By, Kernel, Way, outcome, seconds};
 use crate::measured::Measured;
 use crate::show::{table, tell_above};
 
@@ -35,7 +35,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, runs: u32, seed: u64) -> anyhow::Re
     for _ in 0..runs * TIMES {
         for ((kernel, way), times) in arms.iter().zip(&mut times) {
             let kernel: Kernel<'_> = [*kernel, "2", &steps];
-            let (seconds, _) = run(&mut bench.executor, &bench.tools, kernel, *way, None)?;
+            let outcome = outcome(&mut bench.executor, &bench.tools, kernel, *way, None)?;
+            let (seconds, _) = seconds(&outcome, kernel, *way)?;
             times.push(1e6 * seconds / f64::from(STEPS));
         }
     }
