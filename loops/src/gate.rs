@@ -1,6 +1,7 @@
 //! Where threads wait until a number is reached: they spin for a moment, as the number is mostly reached at once, and then sleep,
 //! so that another thread has the CPU.
 
+use evenly_model::Nanos;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
@@ -23,8 +24,8 @@ pub(crate) const SLEEP: Duration = Duration::from_millis(50);
 pub struct Patience {
     /// It looks for so long.
     pub spins: Duration,
-    /// Whoever shares its CPU has that meanwhile.
-    pub yields: bool,
+    /// Whoever shares its CPU has that meanwhile, if the thread would be kept from it within so much CPU time.
+    pub yields: Option<Nanos>,
 }
 
 /// A number that grows, and begins anew after 2^32.
@@ -96,7 +97,7 @@ impl Gate {
     /// Whether it is reached before the thread has to sleep. How long it takes to look depends on the machine: by a factor of ten.
     #[cfg(not(loom))]
     fn spins(&self, number: u32, patience: Patience) -> bool {
-        let mut since = None;
+        let (mut since, mut yields) = (None, patience.yields);
         loop {
             for _ in 0..LOOKS {
                 if self.has_reached(number) {
@@ -107,8 +108,8 @@ impl Gate {
             if since.get_or_insert_with(Instant::now).elapsed() >= patience.spins {
                 return self.has_reached(number);
             }
-            if patience.yields {
-                std::thread::yield_now();
+            if let Some(next) = yields.take() {
+                crate::slice::yield_before(next);
             }
         }
     }

@@ -54,6 +54,8 @@ mod region;
 #[cfg(not(loom))]
 mod shown;
 #[cfg(not(loom))]
+mod slice;
+#[cfg(not(loom))]
 mod team;
 #[cfg(not(loom))]
 mod telling;

@@ -112,7 +112,8 @@ impl Shared {
     /// overtake each other or not.
     pub(crate) fn patience(&self, may_yield: Option<(Nanos, bool)>) -> Patience {
         let spins = if self.is_crowd.load(Relaxed) { SPINS_IN_A_CROWD } else { SPINS };
-        let yields = may_yield.is_some_and(|(took, overtakes)| overtakes || took >= LONG);
+        let yields = may_yield.filter(|(took, overtakes)| *overtakes || *took >= LONG);
+        let yields = yields.map(|(took, _)| took);
         Patience { spins, yields }
     }
 

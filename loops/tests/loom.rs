@@ -12,9 +12,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use loom::thread;
 use std::time::Duration;
 
-const NONE: Patience = Patience { spins: Duration::ZERO, yields: false };
+const NONE: Patience = Patience { spins: Duration::ZERO, yields: None };
 
-/// Would catch: a task that the owner takes from the head and a thief from the tail.
 /// Tries interleavings with so many preemptions at most.
 fn check(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
@@ -22,6 +21,7 @@ fn check(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     model.check(run);
 }
 
+/// Would catch: a task that the owner takes from the head and a thief from the tail.
 #[test]
 fn each_task_is_taken_once() {
     loom::model(|| {
