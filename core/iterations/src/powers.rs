@@ -293,6 +293,27 @@ mod tests {
         assert!(about(&powers, &[2.0 / 7.0, 2.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]), "{powers:?}");
     }
 
+    /// Section 2.3: `RP[i] = (RP[i] / TaskTime[i]) / sum_j (RP[j] / TaskTime[j])`, by hand.
+    #[test]
+    fn powers_follow_the_formula_of_the_paper() {
+        let mut powers = Powers::new(3);
+        let mut learn = |iterations: [u64; 3], times_ms: [u64; 3]| {
+            let one = |(&iterations, &ms)| Measured { time: Nanos::from_millis(ms), iterations };
+            let measured: Vec<Measured> = iterations.iter().zip(&times_ms).map(one).collect();
+            assert!((0..200).any(|_| powers.add(0, &measured)));
+            powers.get().to_vec()
+        };
+        let near = |powers: &[f64], expected: [f64; 3]| {
+            powers.iter().zip(expected).all(|(p, e)| (p - e).abs() < 1e-9)
+        };
+        // (1/3)/10 : (1/3)/20 : (1/3)/40.
+        let first = learn([700; 3], [10, 20, 40]);
+        assert!(near(&first, [4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]), "{first:?}");
+        // (4/7)/20 : (2/7)/10 : (1/7)/40.
+        let second = learn([400, 200, 100], [20, 10, 40]);
+        assert!(near(&second, [8.0 / 17.0, 8.0 / 17.0, 1.0 / 17.0]), "{second:?}");
+    }
+
     /// Would catch: the paper's test alone, for which nothing has changed.
     #[test]
     fn a_load_that_goes_to_another_processor_is_seen() {
