@@ -8,7 +8,6 @@
 
 use crate::declare::{Array, Team};
 use crate::error::LoopsError;
-use crate::process::at_thread_end;
 use crate::region::{Region, State};
 use crate::team::{lock, this_thread};
 use evenly_iterations::{Access, Bounds, Load, Policy, Use};
@@ -105,8 +104,6 @@ impl Begun {
             known.strong_count() > 0 && !(known.ptr_eq(region) && *number == thread)
         });
         all.push((Weak::clone(region), thread));
-        drop(all);
-        at_thread_end(thread_ends);
     }
 
     /// The thread ends.
@@ -118,7 +115,6 @@ impl Begun {
             // The number may belong to another thread by now.
             if begun.is(thread, this_thread()) {
                 region.abandon(thread, "ended in it");
-                begun.ends(thread);
             }
         }
     }
@@ -128,7 +124,8 @@ thread_local! {
     static BEGUN: Begun = const { Begun(RefCell::new(ManuallyDrop::new(Vec::new()))) };
 }
 
-extern "C" fn thread_ends(_: *mut c_void) {
+/// The calling thread ends.
+pub(crate) fn ends() {
     BEGUN.with(Begun::end);
 }
 

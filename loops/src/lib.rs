@@ -37,6 +37,8 @@ pub mod c;
 mod crowd;
 #[cfg(not(loom))]
 mod declare;
+#[cfg(not(loom))]
+mod ends;
 mod error;
 pub mod gate;
 #[cfg(not(loom))]

@@ -1,6 +1,7 @@
 //! A loop, and the part of a thread in an instance of it.
 
 use crate::board::{Begun, Board};
+use crate::ends;
 use crate::error::LoopsError;
 use crate::gate::Patience;
 use crate::gathering::Gathering;
@@ -129,7 +130,9 @@ impl Region {
             self.give_up(error.clone());
             return Err(error);
         }
-        self.team.enter(thread, self.number)?;
+        if self.team.enter(thread, self.number)? {
+            ends::joins(&self.team, thread);
+        }
         let lane = &self.lanes[thread];
         let instance = lane.instance.load(Relaxed).wrapping_add(1);
         lane.marks.begin(instance, self.team.now_ns());
@@ -544,11 +547,6 @@ impl Region {
     /// Whether that is the thread of the program which this number belongs to.
     pub(crate) fn is(&self, thread: usize, token: u64) -> bool {
         self.team.is(thread, token)
-    }
-
-    /// The thread of the program which this number belongs to has ended.
-    pub(crate) fn ends(&self, thread: usize) {
-        self.team.ends(thread);
     }
 
     /// What came of it so far.

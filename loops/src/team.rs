@@ -197,9 +197,9 @@ impl Shared {
         self.in_order.store(false, Release);
     }
 
-    /// Notes that a thread begins a loop. Where it cannot, the loop is given up, and so is the one that it has not ended: others
+    /// Notes that a thread begins a loop; whether the number was not its own before. Where it cannot, the loop is given up, and so is the one that it has not ended: others
     /// would wait for it.
-    pub(crate) fn enter(&self, thread: usize, number: u32) -> Result<(), LoopsError> {
+    pub(crate) fn enter(&self, thread: usize, number: u32) -> Result<bool, LoopsError> {
         let entered = self.note(thread, number);
         if let Err((error, within)) = &entered {
             let why = Arc::new(Reason::from(error.clone()));
@@ -208,7 +208,7 @@ impl Shared {
         entered.map_err(|(error, _)| error)
     }
 
-    fn note(&self, thread: usize, number: u32) -> Result<(), (LoopsError, Option<u32>)> {
+    fn note(&self, thread: usize, number: u32) -> Result<bool, (LoopsError, Option<u32>)> {
         let Some(member) = self.members.get(thread) else {
             let (region, threads) = (self.name(number), self.threads());
             return Err((LoopsError::NoSuchThread { region, thread, threads }, None));
@@ -224,7 +224,8 @@ impl Shared {
             return Err((error, Some(within)));
         }
         // Nobody else writes to it meanwhile.
-        if member.thread.load(Relaxed) != own {
+        let is_new = member.thread.load(Relaxed) != own;
+        if is_new {
             member.thread.store(own, Release);
             let is_crowd = lock(&self.crowd).add(thread, self.threads());
             self.is_crowd.store(is_crowd, Relaxed);
@@ -234,7 +235,7 @@ impl Shared {
         member.order.add(place, number);
         // Whoever sees it sees how often the thread has gathered before.
         member.begun.store(place, Release);
-        Ok(())
+        Ok(is_new)
     }
 
     /// By a thread that sleeps within a loop: gives up the loops of all where another thread begins them in another order.

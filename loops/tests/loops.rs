@@ -366,6 +366,19 @@ fn nothing_is_reduced_from_a_loop_that_was_given_up() {
     assert!(!matches!(results[0], Some(Ok(_))), "{results:?}");
 }
 
+/// Would catch: threads that wait for ever for one that is no more.
+#[test]
+fn who_ends_before_it_has_reduced_is_not_waited_for() {
+    let team = Team::new(2).unwrap();
+    let region = team.region("sweep").build();
+    let results = all(2, |thread| {
+        let mut turn = region.begin(thread, bounds(0, 10, 1)).unwrap();
+        while turn.next_task().unwrap().is_some() {}
+        (thread == 0).then(|| turn.reduce(1.0, |a, b| a + b))
+    });
+    assert!(matches!(results[0], Some(Err(LoopsError::GivenUp { .. }))), "{results:?}");
+}
+
 #[test]
 fn threads_that_disagree_about_a_loop_are_told() {
     // From the third on instances are set up ahead.
