@@ -238,8 +238,11 @@ fn stays_where_it_is_put_from_outside(armed: Option<Armed>) {
         for tid in armed.threads() {
             let _ = affinity::set(tid, &one);
         }
-        (0..10).for_each(|_| armed.evenly.wait_until_point());
-        masks(armed.pid).values().all(|mask| *mask == one)
+        // That is seen within some points, after the others are known to stay.
+        (0..40).all(|_| {
+            armed.evenly.wait_until_point();
+            masks(armed.pid).values().all(|mask| *mask == one)
+        })
     });
     for _ in 0..20 {
         armed.evenly.wait_until_point();

@@ -7,6 +7,7 @@
 //!   would be that of a program which did something wrong.
 
 use crate::declare::{Array, Team};
+use crate::ends;
 use crate::error::LoopsError;
 use crate::region::{Region, State};
 use crate::team::{lock, this_thread};
@@ -104,6 +105,8 @@ impl Begun {
             known.strong_count() > 0 && !(known.ptr_eq(region) && *number == thread)
         });
         all.push((Weak::clone(region), thread));
+        // What it leaves in the middle is given up before it is told that it has ended.
+        ends::do_first(|| BEGUN.with(Begun::end));
     }
 
     /// The thread ends.
@@ -122,11 +125,6 @@ impl Begun {
 
 thread_local! {
     static BEGUN: Begun = const { Begun(RefCell::new(ManuallyDrop::new(Vec::new()))) };
-}
-
-/// The calling thread ends.
-pub(crate) fn ends() {
-    BEGUN.with(Begun::end);
 }
 
 impl EvenlyLoop {

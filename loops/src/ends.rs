@@ -5,13 +5,21 @@ use crate::team::{Shared, this_thread};
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Teams, and the number that the thread has in each. Nothing drops them: that would be done at the end of the process, too.
 type Teams = RefCell<ManuallyDrop<Vec<(Weak<Shared>, usize)>>>;
 
 thread_local! {
     static TEAMS: Teams = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
+}
+
+/// What is done first.
+static FIRST: OnceLock<fn()> = OnceLock::new();
+
+/// From now on this is done first where a thread of a team ends; the same function each time.
+pub(crate) fn do_first(function: fn()) {
+    FIRST.get_or_init(|| function);
 }
 
 /// The calling thread is one of this team from now on.
@@ -28,10 +36,10 @@ pub(crate) fn joins(team: &Arc<Shared>, thread: usize) {
     at_thread_end(ends);
 }
 
-/// The calling thread ends.
-pub(crate) extern "C" fn ends(_: *mut c_void) {
-    // What it leaves in the middle is given up first.
-    crate::c::ends();
+extern "C" fn ends(_: *mut c_void) {
+    if let Some(first) = FIRST.get() {
+        first();
+    }
     let all = TEAMS.with(|teams| std::mem::take(&mut **teams.borrow_mut()));
     for (team, thread) in all {
         // The number may belong to another thread by now.
