@@ -7,15 +7,13 @@
 //!   would be that of a program which did something wrong.
 
 use crate::declare::{Array, Team};
-use crate::ends;
+use crate::ends::{self, HasThreads};
 use crate::error::LoopsError;
 use crate::region::{Region, State};
 use crate::team::{lock, this_thread};
 use evenly_iterations::{Access, Bounds, Load, Policy, Use};
-use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
-use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
@@ -90,41 +88,12 @@ struct At {
     known_to: u64,
 }
 
-/// Loops that a thread of the program has begun at some time. Nothing drops them: that would be done at the end of the process, too.
-#[derive(Debug)]
-struct Begun(RefCell<ManuallyDrop<Vec<Place>>>);
-
-/// A loop, and the number of a thread in it.
-type Place = (Weak<EvenlyRegion>, usize);
-
-impl Begun {
-    fn add(&self, region: &Weak<EvenlyRegion>, thread: usize) {
-        let mut all = self.0.borrow_mut();
-        // What was freed meanwhile is kept no longer.
-        all.retain(|(known, number)| {
-            known.strong_count() > 0 && !(known.ptr_eq(region) && *number == thread)
-        });
-        all.push((Weak::clone(region), thread));
-        // What it leaves in the middle is given up before it is told that it has ended.
-        ends::do_first(|| BEGUN.with(Begun::end));
-    }
-
-    /// The thread ends.
-    fn end(&self) {
-        let begun = std::mem::take(&mut **self.0.borrow_mut());
-        for (region, thread) in begun {
-            let Some(region) = region.upgrade() else { continue };
-            let Some(begun) = region.region.get() else { continue };
-            // The number may belong to another thread by now.
-            if begun.is(thread, this_thread()) {
-                region.abandon(thread, "ended in it");
-            }
+impl HasThreads for EvenlyRegion {
+    fn thread_ends(&self, thread: usize) {
+        if self.region.get().is_some_and(|region| region.is(thread, this_thread())) {
+            self.abandon(thread, "ended in it");
         }
     }
-}
-
-thread_local! {
-    static BEGUN: Begun = const { Begun(RefCell::new(ManuallyDrop::new(Vec::new()))) };
 }
 
 impl EvenlyLoop {
@@ -436,7 +405,7 @@ pub unsafe extern "C" fn evenly_begin(
     now.state = Some(state);
     let known_to = this_thread();
     if now.known_to != known_to {
-        BEGUN.with(|begun| begun.add(&at.itself, thread));
+        ends::joins(at.itself.clone(), thread);
         now.known_to = known_to;
     }
     at

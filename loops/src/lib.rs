@@ -34,6 +34,8 @@ pub mod board;
 #[allow(unsafe_code, reason = "pointers of C")]
 pub mod c;
 #[cfg(not(loom))]
+mod clock;
+#[cfg(not(loom))]
 mod crowd;
 #[cfg(not(loom))]
 mod declare;

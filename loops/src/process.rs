@@ -66,7 +66,7 @@ enum Key {
 
 static KEY: Mutex<Key> = Mutex::new(Key::None);
 
-/// Has a function called when the calling thread ends, which is the same one each time ([`crate::ends`]). It is not called when the process ends, as
+/// Has a function called when the calling thread ends, which is the same one each time. It is not called when the process ends, as
 /// what drops a thread-local value is for the thread that calls `exit`, or returns from `main`.
 pub(crate) fn at_thread_end(function: extern "C" fn(*mut c_void)) {
     type Function = extern "C" fn(*mut c_void);

@@ -131,7 +131,7 @@ impl Region {
             return Err(error);
         }
         if self.team.enter(thread, self.number)? {
-            ends::joins(&self.team, thread);
+            ends::joins(Arc::<Shared>::downgrade(&self.team), thread);
         }
         let lane = &self.lanes[thread];
         let instance = lane.instance.load(Relaxed).wrapping_add(1);

@@ -1,15 +1,15 @@
 //! When a thread that waits yields: as its slice of the CPU is about to end, and not in the middle of a task in the next instance, for
 //! which all others would wait.
 //!
-//! A thread that yields earlier gives away the rest of its slice, which the kernel does not give back, and later it does so too late.
-//! How long slices are depends on the kernel, its clock, and who else is there; so it is learnt from how long the thread ran before it
-//! was kept from its CPU.
+//! A thread that yields earlier gives away the rest of its slice, which the kernel does not give back. How long slices are depends on
+//! the kernel, its clock, and who else is there; so it is learnt from how long the thread ran before it was kept from its CPU.
 
+use crate::clock::time;
 use evenly_model::Nanos;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use std::cell::Cell;
 
-/// A thread that had its CPU for less than so much of the time was kept from it.
+/// A thread that was without its CPU for longer than this was kept from it.
 const KEPT: Nanos = Nanos::from_micros(200);
 /// What slices are taken to be at first, and at most.
 const FIRST: Nanos = Nanos::from_millis(3);
@@ -20,49 +20,49 @@ const LONGEST: Nanos = Nanos::from_millis(100);
 struct Slice {
     /// When it was looked last, by the clock and of the thread's CPU time.
     looked: [Nanos; 2],
-    /// CPU time when its slice began.
-    began: Nanos,
+    /// CPU time when its slice began; None before it is looked first.
+    began: Option<Nanos>,
     /// How long slices are taken to be.
     length: Nanos,
 }
 
 thread_local! {
-    static SLICE: Cell<Slice> = const {
-        Cell::new(Slice { looked: [Nanos::ZERO; 2], began: Nanos::ZERO, length: FIRST })
-    };
+    static SLICE: Cell<Slice> = const { Cell::new(Slice::NEW) };
 }
 
 impl Slice {
+    const NEW: Self = Self { looked: [Nanos::ZERO; 2], began: None, length: FIRST };
+
     /// At this moment. Whether the slice would end within so much more CPU time.
     fn look(&mut self, now: [Nanos; 2], next: Nanos) -> bool {
-        let [clock, cpu] = [0, 1].map(|i| now[i] - self.looked[i]);
-        self.looked = now;
-        let is_first = self.began == Nanos::ZERO;
-        if is_first {
-            self.began = now[1];
-        } else if clock - cpu > KEPT {
-            // In the middle of a task.
-            self.length = (now[1] - self.began).min(self.length).scale(0.75);
-            self.began = now[1];
+        let had = now[1] - self.began.unwrap_or(now[1]);
+        // In the middle of a task.
+        if self.was_kept(now) && self.began.is_some() {
+            self.length = had.min(self.length).scale(0.75);
+            self.began = None;
         }
-        now[1] - self.began + next >= self.length
+        let began = *self.began.get_or_insert(now[1]);
+        now[1] - began + next >= self.length
     }
 
     /// It has yielded since it was looked last.
     fn yielded(&mut self, now: [Nanos; 2]) {
-        let [clock, cpu] = [0, 1].map(|i| now[i] - self.looked[i]);
-        if clock - cpu > KEPT {
+        if self.was_kept(now) {
             self.length = (self.length + self.length.scale(1.0 / 16.0)).min(LONGEST);
         }
-        (self.looked, self.began) = (now, now[1]);
+        self.began = Some(now[1]);
+    }
+
+    /// Whether the thread was without its CPU since it was looked last.
+    fn was_kept(&mut self, now: [Nanos; 2]) -> bool {
+        let [clock, cpu] = [0, 1].map(|i| now[i] - self.looked[i]);
+        self.looked = now;
+        clock - cpu > KEPT
     }
 }
 
 fn now() -> [Nanos; 2] {
-    [ClockId::Monotonic, ClockId::ThreadCPUTime].map(|clock| {
-        let time = clock_gettime(clock);
-        Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-    })
+    [ClockId::Monotonic, ClockId::ThreadCPUTime].map(time)
 }
 
 /// Yields if the slice of this thread would end within so much CPU time.
@@ -87,8 +87,7 @@ mod tests {
     /// moment after it. For how long it had the CPU each time on average, and in which part of all times it was kept from it in the
     /// middle of a task.
     fn runs(turn: Nanos) -> (Nanos, f64) {
-        let slice = Slice { looked: [Nanos::ZERO; 2], began: Nanos::ZERO, length: FIRST };
-        let (mut slice, mut now, mut run) = (slice, [Nanos::from_millis(1); 2], Nanos::ZERO);
+        let (mut slice, mut now, mut run) = (Slice::NEW, [Nanos::from_millis(1); 2], Nanos::ZERO);
         let (mut times, mut kept, mut cpu) = (0_u32, 0_u32, Nanos::ZERO);
         for instance in 0..5_000 {
             let counts = instance >= 500;
@@ -124,8 +123,7 @@ mod tests {
     /// Would catch: a thread alone on its CPU that asks the kernel in each instance.
     #[test]
     fn who_is_alone_yields_once_in_a_slice() {
-        let slice = Slice { looked: [Nanos::ZERO; 2], began: Nanos::ZERO, length: FIRST };
-        let (mut slice, mut now, mut yields) = (slice, [Nanos::from_millis(1); 2], 0);
+        let (mut slice, mut now, mut yields) = (Slice::NEW, [Nanos::from_millis(1); 2], 0);
         for _ in 0..1_000 {
             now = now.map(|time| time + TASK);
             if slice.look(now, TASK) {

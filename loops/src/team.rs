@@ -3,6 +3,7 @@
 use crate::MOST_THREADS;
 use crate::board::Board;
 use crate::crowd::Crowd;
+use crate::ends::HasThreads;
 use crate::error::{LoopsError, Reason};
 use crate::gate::Patience;
 use crate::process;
@@ -77,6 +78,14 @@ pub(crate) struct Shared {
     forks: u32,
 }
 
+impl HasThreads for Shared {
+    fn thread_ends(&self, thread: usize) {
+        if self.is(thread, this_thread()) {
+            self.ends(thread);
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         crate::telling::sum_up();
@@ -113,8 +122,7 @@ impl Shared {
     pub(crate) fn patience(&self, may_yield: Option<(Nanos, bool)>) -> Patience {
         let spins = if self.is_crowd.load(Relaxed) { SPINS_IN_A_CROWD } else { SPINS };
         let yields = may_yield.filter(|(took, overtakes)| *overtakes || *took >= LONG);
-        let yields = yields.map(|(took, _)| took);
-        Patience { spins, yields }
+        Patience { spins, yields: yields.map(|(took, _)| took) }
     }
 
     /// Since the team was made.
@@ -197,8 +205,8 @@ impl Shared {
         self.in_order.store(false, Release);
     }
 
-    /// Notes that a thread begins a loop; whether the number was not its own before. Where it cannot, the loop is given up, and so is the one that it has not ended: others
-    /// would wait for it.
+    /// Notes that a thread begins a loop; whether the number was not its own before. Where it cannot, the loop is given up, and so
+    /// is the one that it has not ended: others would wait for it.
     pub(crate) fn enter(&self, thread: usize, number: u32) -> Result<bool, LoopsError> {
         let entered = self.note(thread, number);
         if let Err((error, within)) = &entered {

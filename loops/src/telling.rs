@@ -6,10 +6,12 @@
 //! - Nothing here fails a program, or holds it up for longer than a short write takes: what cannot be told is not.
 //! - A process writes no more than some hundred lines, and each line by one write, so that those of several do not mix.
 
+use crate::clock::time;
 use crate::process::soon;
 use evenly_iterations::{Measured, Policy, Powers};
 use evenly_model::Nanos;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::time::ClockId;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -79,8 +81,7 @@ struct Seen {
 }
 
 fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
+    time(ClockId::Monotonic).0
 }
 
 impl Process {

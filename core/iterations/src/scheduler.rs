@@ -187,8 +187,7 @@ impl Scheduler {
         {
             // Within the node, so that cache lines count.
             let smallest = smallest_task(&self.region, LINE_BYTES);
-            let tasks = Tasks::new(iterations, smallest, 0, self.memory.processors())
-                .in_turn(self.region.is_cyclic());
+            let tasks = self.divided(iterations, smallest, 0);
             let owners = divide(&self.region, tasks.count(), &self.powers_of(powers, node));
             return (known(tasks, owners, Some(node)), false);
         }
@@ -264,9 +263,14 @@ impl Scheduler {
             _ if self.policy.sizes().is_some() => {
                 Tasks::at_most(iterations, smallest, lead, u64::from(u32::MAX) / 2)
             }
-            _ => Tasks::new(iterations, smallest, lead, self.memory.processors())
-                .in_turn(self.region.is_cyclic()),
+            _ => self.divided(iterations, smallest, lead),
         }
+    }
+
+    /// In tasks to be divided among all processors.
+    fn divided(&self, iterations: u64, smallest: u64, lead: u64) -> Tasks {
+        let tasks = Tasks::new(iterations, smallest, lead, self.memory.processors());
+        tasks.in_turn(self.region.is_cyclic())
     }
 
     /// The powers of those on one node.

@@ -160,15 +160,17 @@ fn outcome(
     // A policy that is asked for takes the place of the latter.
     let mut env: Vec<(OsString, OsString)> =
         vec![("OMP_PROC_BIND".into(), "true".into()), ("EVENLY_LOOPS".into(), "auto".into())];
-    if let By::OpenMp(schedule) | By::Lb4Omp(schedule) = by {
-        env.push(("OMP_SCHEDULE".into(), schedule.into()));
-    }
+    let schedule = match by {
+        By::OpenMp(schedule) | By::Lb4Omp(schedule) => Some(schedule),
+        By::InTurn(_) => Some(STATIC),
+        By::Policy(_) | By::Meets(_) | By::Library => None,
+    };
+    env.extend(schedule.map(|schedule| ("OMP_SCHEDULE".into(), schedule.into())));
     if let (By::Lb4Omp(_), Some(libraries)) = (by, lb4omp) {
         env.push(("LD_LIBRARY_PATH".into(), libraries.into()));
     }
     if let By::InTurn(steps) = by {
         env.push(("LOOPS_TURNS".into(), steps.into()));
-        env.push(("OMP_SCHEDULE".into(), STATIC.into()));
     }
     if let By::Meets(_) = by {
         env.push(("LOOPS_MEET".into(), "1".into()));
@@ -189,6 +191,20 @@ fn outcome(
 /// Seconds that a kernel took in an arm, and its checksum.
 fn seconds(outcome: &RunOutcome, kernel: Kernel<'_>, way: Way) -> anyhow::Result<(f64, String)> {
     result(outcome).with_context(|| format!("{} {}", kernel[0], way.0))
+}
+
+/// The same, where its checksum is that of the first run; this is the first one where there is none.
+fn checked(
+    outcome: &RunOutcome,
+    kernel: Kernel<'_>,
+    way: Way,
+    first: &mut Option<String>,
+) -> anyhow::Result<f64> {
+    let (took, checksum) = seconds(outcome, kernel, way)?;
+    let first = first.get_or_insert_with(|| checksum.clone());
+    let what = || format!("{} {}: checksum {checksum} instead of {first}", kernel[0], way.0);
+    anyhow::ensure!(*first == checksum, what());
+    Ok(took)
 }
 
 /// What runs are made with.
@@ -245,14 +261,8 @@ impl Bench<'_> {
                 if self.stops() {
                     return Ok(None);
                 }
-                let (took, checksum) = seconds(&self.run(kernel, *arm, load)?, kernel, *arm)?;
-                let first = sum.get_or_insert_with(|| checksum.clone());
-                anyhow::ensure!(
-                    *first == checksum,
-                    "{} {}: checksum {checksum} instead of {first}",
-                    kernel[0],
-                    arm.0
-                );
+                let outcome = self.run(kernel, *arm, load)?;
+                let took = checked(&outcome, kernel, *arm, &mut sum)?;
                 times.entry(arm.0).or_default().push(took);
             }
         }

@@ -1,7 +1,7 @@
 //! What evenly costs where nothing can be gained: in one program, some steps by OpenMP's static loops, the next by evenly, and so on, with
 //! nothing beside it. Memory is the same for both, and whatever else slows down the machine for more than a moment meets both.
 
-use super::{Bench, By, KERNELS, Kernel, Load, seconds};
+use super::{Bench, By, KERNELS, Kernel, Load, checked};
 use crate::measure::printed;
 use crate::measured::Measured;
 use crate::show::{table, tell_above};
@@ -34,13 +34,11 @@ pub(super) fn measure(
                 break;
             }
             let outcome = bench.run(*kernel, way, Load::Nothing)?;
-            let (_, checksum) = seconds(&outcome, *kernel, way)?;
-            let first = sum.get_or_insert_with(|| checksum.clone());
-            let name = kernel[0];
-            anyhow::ensure!(*first == checksum, "{name}: checksum {checksum} instead of {first}");
+            checked(&outcome, *kernel, way, &mut sum)?;
             let text = printed(&outcome).unwrap_or_default();
             let ratio = stretches(&text).and_then(|stretches| of_run(&stretches));
-            ratios.push(ratio.with_context(|| format!("{name}: too few stretches in {text}"))?);
+            let too_few = || format!("{}: too few stretches in {text}", kernel[0]);
+            ratios.push(ratio.with_context(too_few)?);
         }
         let text = Measured::median(&ratios, seed).map_or_else(|| "-".into(), |m| m.text(4));
         tell_above(&format!("{}   {text}", kernel[0]));
