@@ -18,6 +18,7 @@
 #define _GNU_SOURCE
 #include "handover.h"
 #include "clock.h"
+#include "handover_waits.h"
 #include "shared.h"
 
 #include <dlfcn.h>
@@ -70,6 +71,7 @@ static __thread struct {
 	uint64_t turn;  /* the shortest time from there to the next breakpoint: a turn of a loop that waits */
 	uint64_t began; /* when its wait began */
 	uint64_t spun;  /* ns since it slept last in which nobody else had a use for the CPU */
+	struct waits waits; /* those before */
 	int slack;      /* what its timers may be late, while it sleeps with less; 0: it does not */
 } here __attribute__((tls_model("initial-exec")));
 
@@ -126,10 +128,15 @@ static void count(_Atomic uint64_t *what, uint64_t by)
 	atomic_fetch_add_explicit(what, by, memory_order_relaxed);
 }
 
-/* Sleeps in proportion to how long this thread has waited, and counts it there. Returns when that has ended. */
-static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, uint64_t now, uint64_t waited)
+/* Sleeps for most of what this thread waits yet, as far as that is known, else in proportion to how long it has waited since it
+ * began; and counts it there. Returns when that has ended. */
+static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, const struct waits *waits, uint64_t began,
+	uint64_t now)
 {
-	uint64_t part = waited / PART, longest = GET(place->doubt) ? LONGEST_IN_DOUBT : LONGEST;
+	uint64_t part = (now - began) / PART, yet = waits_yet(waits, now - began);
+	uint64_t longest = GET(place->doubt) ? LONGEST_IN_DOUBT : LONGEST;
+	if (part < yet)
+		part = yet;
 	sleep_ns(part < SHORTEST ? SHORTEST : part > longest ? longest : part);
 	uint64_t then = clock_ns(CLOCK_MONOTONIC);
 	count(as, then - now);
@@ -176,6 +183,7 @@ static __thread struct keeping at_places __attribute__((tls_model("initial-exec"
 /* If this thread waits now, then from here on. */
 static void begins_to_wait(uint64_t now)
 {
+	has_waited(&here.waits, here.last > here.began ? here.last - here.began : 0);
 	here.began = now;
 	here.spun = 0;
 }
@@ -199,7 +207,7 @@ static void give(struct evenly_place *place, uint64_t now)
 	restore_slack();
 	bool is_proved = !GET(place->doubt);
 	if (is_proved && keeps_slices(&at_places, now)) {
-		sleep_part(place, &place->given, now, now - here.began);
+		sleep_part(place, &place->given, &here.waits, here.began, now);
 	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);
 		uint64_t then = clock_ns(CLOCK_MONOTONIC), away = then - now;
@@ -212,7 +220,7 @@ static void give(struct evenly_place *place, uint64_t now)
 			here.spun += then - (here.last > here.began ? here.last : here.began);
 		}
 	} else {
-		sleep_part(place, &place->slept, now, now - here.began);
+		sleep_part(place, &place->slept, &here.waits, here.began, now);
 		here.spun = 0;
 	}
 }

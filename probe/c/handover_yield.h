@@ -22,6 +22,7 @@ static __thread struct {
 	bool keeps;     /* it keeps its slices, and so sleeps */
 	uint64_t slept; /* when it slept last, CLOCK_MONOTONIC in ns */
 	uint64_t began; /* when the wait in which that was began */
+	struct waits waits; /* those before */
 	struct keeping keeping;
 } yields __attribute__((tls_model("initial-exec")));
 
@@ -33,11 +34,13 @@ static bool has_kept(uint64_t now)
 		return false;
 	int before = errno;
 	restore_slack();
-	if (now - yields.slept > LONGEST_TURN)
+	if (now - yields.slept > LONGEST_TURN) {
+		has_waited(&yields.waits, yields.slept - yields.began);
 		yields.began = now;
+	}
 	count(&shared->yields.traps, 1);
 	struct evenly_place *place = &shared->yields;
-	yields.slept = sleep_part(place, &place->slept, now, now - yields.began);
+	yields.slept = sleep_part(place, &place->slept, &yields.waits, yields.began, now);
 	errno = before;
 	return true;
 }

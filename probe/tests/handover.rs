@@ -595,3 +595,12 @@ fn a_place_is_found_again_and_room_ends() {
     // And the calls.
     assert_eq!(table.handed().len(), more + 4);
 }
+
+/// Would catch: a wait that is shorter than those before and is slept through; sleeps that are taken for waits, for ever.
+#[test]
+fn a_thread_is_expected_to_wait_as_long_as_before() {
+    let headers = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
+    let program = built("waits_model", "cc", &["-std=gnu11", "-Werror", headers]);
+    let output = Command::new(program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

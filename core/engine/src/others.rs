@@ -7,11 +7,11 @@
 
 use crate::Sensors;
 use crate::managed::ManagedThread;
-use crate::placement::GIVE_UP_BLOCKED;
+use crate::placement::{GIVE_UP_BLOCKED, GIVE_UP_SLICES_PER_S};
 use evenly_model::{CpuId, CpuView, Nanos};
 
 /// For how long it is counted, and how many times as long as to read it takes.
-const WINDOW: Nanos = Nanos::from_millis(250);
+const WINDOW: Nanos = Nanos::from_millis(125);
 const TIMES_READING: u64 = 1_000;
 /// A stretch that is shorter says nothing; those of the guard's pauses are longer.
 const SHORTEST: Nanos = Nanos::from_millis(100);
@@ -22,6 +22,8 @@ const SHARES: f64 = 0.05;
 /// How many times a second a thread is given a CPU at most, on average, that can share one with others: in phases of less than about
 /// 0.1 ms a CPU that changes hands comes back too late.
 const MOST_SLICES_PER_S: f64 = 5_000.0;
+/// And at least, where they meet so often that the kernel cannot divide phases into slices: every 2 ms or so.
+const OFTEN_SLICES_PER_S: f64 = 250.0;
 
 /// What is known of them.
 #[derive(Debug, Default)]
@@ -79,6 +81,20 @@ impl Others {
         self.given_per_s.iter().all(|given| given.is_some_and(|per_s| per_s < MOST_SLICES_PER_S))
     }
 
+    /// Whether they are given CPUs as often as who meets in short phases.
+    pub(crate) fn meet_often(&self) -> bool {
+        self.are_given_more_than(OFTEN_SLICES_PER_S)
+    }
+
+    /// Whether the clock of the scheduler is too slow for them.
+    pub(crate) fn give_up_often(&self) -> bool {
+        self.are_given_more_than(GIVE_UP_SLICES_PER_S)
+    }
+
+    fn are_given_more_than(&self, slices_per_s: f64) -> bool {
+        self.given_per_s.iter().all(|given| given.is_some_and(|per_s| per_s > slices_per_s))
+    }
+
     /// A point, after threads had run where they are now, and whether they were pinned meanwhile.
     pub(crate) fn look(
         &mut self,
@@ -114,7 +130,8 @@ impl Others {
         } else {
             Vec::new()
         };
-        if seen == self.seen {
+        // As many; where they are changes with where the kernel puts them.
+        if seen.len() == self.seen.len() {
             self.on.clone_from(&seen);
         }
         (self.since, self.busy, self.seen, self.waited) = (now, busy, seen, Nanos::ZERO);
@@ -171,7 +188,7 @@ mod tests {
         let (mut members, snapshot) = threads(&[0, 0, 1], 2);
         let mut machine = Scripted { busy: vec![Nanos::ZERO; 2], ..Scripted::default() };
         let mut others = Others::default();
-        let step = Nanos::from_millis(25);
+        let step = WINDOW.scale(0.1);
         let mut after = |(had, waits): ([i64; 2], u64)| {
             for _ in 0..10 {
                 machine.now += step;
@@ -207,6 +224,8 @@ mod tests {
         let both = [([85, 89], 20), ([89, 85], 20), none];
         assert_eq!(seen(&[none, both[0], both[1], none])[3], [0, 1]);
         assert_eq!(seen(&[none, ([60, 20], 20), ([60, 20], 20), none])[3], [0]);
+        // The kernel has moved it.
+        assert_eq!(seen(&[none, hog, ([50, 0], 20), none])[3], [0]);
     }
 
     /// Would catch: threads of the program that are taken for others, as they are not where they were seen.
@@ -233,7 +252,7 @@ mod tests {
             for _ in 0..10 {
                 let step = WINDOW.scale(0.1);
                 for t in &mut members.threads {
-                    t.account.last.slices += per_s / 40;
+                    t.account.last.slices += per_s / 80;
                     t.account.period.blocked = step.scale(blocked);
                 }
                 machine.now += step;

@@ -25,7 +25,7 @@ const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
 /// Part of the threads' time in such a window that must be blocked to count.
 pub(crate) const GIVE_UP_BLOCKED: f64 = 0.01;
 /// A thread that is given a CPU more often than this yields, or blocks for very short times.
-const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
+pub(crate) const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
 /// A thread blocks often that is given a CPU more often than this, many times in a balancing period and more often than by the clock of
 /// the scheduler alone, and is blocked for this part of the time.
 const OFTEN_SLICES_PER_S: f64 = 400.0;

@@ -32,6 +32,10 @@ pub(crate) struct Scripted {
     pub(crate) neighbours: Vec<Neighbour>,
     /// For which part of the time each thread runs, and waits for a CPU.
     pub(crate) spends: [f64; 2],
+    /// What each thread has had until then, where it is not that.
+    pub(crate) has_had: Option<fn(ThreadId, Nanos) -> Times>,
+    /// Where each thread is, by its number, at moments at which it does not want that CPU.
+    pub(crate) at: Vec<CpuId>,
 }
 
 impl Scripted {
@@ -53,6 +57,9 @@ impl Scripted {
 impl Actuator for Scripted {
     fn place(&mut self, id: ThreadId, cpu: CpuId, to: Option<&CpuSet>) -> Result<(), ApplyError> {
         let then = to.map(|to| format!(", then {to}")).unwrap_or_default();
+        if let Some(at) = self.at.get_mut(id.tid.0 as usize) {
+            *at = cpu;
+        }
         self.set(id, &CpuSet::single(cpu), format!("on {cpu}{then}"))
     }
 
@@ -97,11 +104,13 @@ impl Reader for Scripted {
         out.clear();
         let [ran, waited] = self.spends.map(|part| self.now.scale(part));
         let times = Times { ran, waited, ..Times::default() };
-        out.extend(ids.iter().map(|_| Reading::Times(times)));
+        let had = |id: &ThreadId| self.has_had.map_or(times, |had| had(*id, self.now));
+        out.extend(ids.iter().map(|id| Reading::Times(had(id))));
     }
 
-    fn locate(&mut self, _: ThreadId) -> Option<Located> {
-        None
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        let cpu = *self.at.get(id.tid.0 as usize)?;
+        Some(Located { cpu, state: RunState::Blocked, minor_faults: 0, major_faults: 0 })
     }
 
     fn busy(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {

@@ -108,16 +108,6 @@ impl Surroundings {
         true
     }
 
-    /// Where threads and those of others, on these CPUs, are to divide evenly, the surplus makes way for those; else for
-    /// other balancers. Whether that has changed.
-    pub(crate) fn make_way(&self, others: Option<&[CpuId]>, snapshot: &mut Snapshot) -> bool {
-        let taken = match others {
-            Some(on) => snapshot.cpus.iter().map(|c| u32::from(on.contains(&c.id))).collect(),
-            None => self.taken.clone(),
-        };
-        std::mem::replace(&mut snapshot.taken, taken) != snapshot.taken
-    }
-
     /// Whether others balance on the same CPUs.
     pub(crate) fn has_neighbours(&self) -> bool {
         self.has_neighbours

@@ -184,6 +184,9 @@ pub struct Snapshot {
     /// Threads that other balancers, which were there first, place on each of `cpus`. Empty where
     /// there are none.
     pub taken: Vec<u32>,
+    /// Threads of programs without evenly that compute on each of `cpus`, and are to be counted with those of the program.
+    /// Empty where there are none.
+    pub others: Vec<u32>,
     /// What each of `threads` is in its program. Empty where no policy asks
     /// ([`crate::Knowledge`]).
     pub tasks: Vec<TaskView>,

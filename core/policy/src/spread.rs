@@ -86,6 +86,11 @@ struct Chains {
     open: VecDeque<CpuIndex>,
 }
 
+/// Threads on each CPU for which the surplus makes way.
+fn make_way_for(snapshot: &Snapshot) -> &[u32] {
+    if snapshot.others.is_empty() { &snapshot.taken } else { &snapshot.others }
+}
+
 impl Spreader {
     /// Plans the moves that bring the counts of threads per CPU to within one of each other, or as
     /// near to that as masks permit. Where the masks permit all, only threads on CPUs with too many
@@ -94,8 +99,10 @@ impl Spreader {
     /// (theirs went away) are brought in. No thread is moved twice. Returns whether anything was
     /// planned.
     ///
+    /// Threads of programs without evenly that are to be counted ([`Snapshot::others`]) are such as may not be moved.
+    ///
     /// Where the counts differ by one, at the first placement the surplus goes to those CPUs on
-    /// which other balancers place fewer threads.
+    /// which fewer of those are; where none are, to those on which other balancers place fewer threads.
     ///
     /// O(n + m) where the counts are even already; else O(n + m) for each mask and O(k log k) for
     /// the k threads on CPUs that hold too many; in the worst case, where masks stand in the way,
@@ -107,7 +114,7 @@ impl Spreader {
             return false;
         }
         self.begin(snapshot);
-        let crowded = snapshot.point == 0 && snapshot.taken.len() == m;
+        let crowded = snapshot.point == 0 && make_way_for(snapshot).len() == m;
         if self.even() && !self.any_outside() && !crowded {
             return false;
         }
@@ -131,6 +138,7 @@ impl Spreader {
 
     fn begin(&mut self, snapshot: &Snapshot) {
         self.counts.clear();
+        self.counts.extend(snapshot.others.iter().map(|&k| k as usize));
         self.counts.resize(snapshot.cpus.len(), 0);
         self.at.clear();
         self.at.extend(snapshot.threads.iter().map(|t| t.cpu));
@@ -233,7 +241,7 @@ impl Spreader {
 
     /// The surplus threads leave CPUs of which others have more. Counts are only exchanged.
     fn make_way(&mut self, snapshot: &Snapshot) {
-        let taken = &snapshot.taken;
+        let taken = make_way_for(snapshot);
         let mut cpus = std::mem::take(&mut self.cpus);
         cpus.clear();
         cpus.extend(0..self.counts.len());
@@ -360,24 +368,28 @@ mod tests {
 
     /// Threads per CPU after spreading, where others have taken what they have.
     fn counts(on: &[usize], m: usize, taken: &[u32], point: u64, movable: bool) -> Vec<usize> {
-        let threads: Vec<ThreadView> = (on.iter().enumerate())
-            .map(|(i, &cpu)| ThreadView { movable, ..thread(i, cpu) })
-            .collect();
+        spread_out(on, m, |s| {
+            (s.taken, s.point) = (taken.to_vec(), point);
+            s.threads.iter_mut().for_each(|t| t.movable = movable);
+        })
+    }
+
+    /// Threads per CPU after spreading, of such that are on these CPUs.
+    fn spread_out(on: &[usize], m: usize, change: impl FnOnce(&mut Snapshot)) -> Vec<usize> {
+        let threads = on.iter().enumerate().map(|(i, &cpu)| thread(i, cpu)).collect();
         let cpus = (0..m).map(|c| CpuView {
             id: CpuId(c as u32),
             capacity: FULL_CAPACITY,
             threads: on.iter().filter(|&&o| o == c).count() as u32,
             speed: None,
         });
-        let snapshot = Snapshot {
-            point,
+        let mut snapshot = Snapshot {
             cpus: cpus.collect(),
             masks: vec![vec![true; m]],
-            taken: taken.to_vec(),
-            tasks: Vec::new(),
             threads,
             ..Snapshot::default()
         };
+        change(&mut snapshot);
         let mut plan = Plan::default();
         spread(&snapshot, &mut plan);
         let mut at = on.to_vec();
@@ -399,6 +411,23 @@ mod tests {
         assert_eq!(counts(&[0, 0, 1], 2, &[2, 1], 1, true), [2, 1]);
         assert_eq!(counts(&[0, 0, 1], 2, &[2, 1], 0, false), [2, 1]);
         assert_eq!(counts(&[0, 0, 1], 2, &[], 0, true), [2, 1]);
+    }
+
+    /// Would catch: threads that are as many on the CPU on which others compute as on the one on which they do not; ones that
+    /// change places at each point.
+    #[test]
+    fn those_of_others_count_where_they_are() {
+        let beside = |on: &[usize], others: &[u32], point| {
+            spread_out(on, others.len(), |s| (s.others, s.point) = (others.to_vec(), point))
+        };
+        assert_eq!(beside(&[0, 0, 1, 1], &[0, 1], 0), [3, 1]);
+        assert_eq!(beside(&[0, 0, 1, 1], &[1, 0], 0), [1, 3]);
+        assert_eq!(beside(&[0, 0, 0, 1, 1], &[1, 0], 0), [2, 3]);
+        assert_eq!(beside(&[0, 0, 0, 0, 0], &[0, 1], 7), [3, 2]);
+        for on in [[0, 0, 0, 1], [0, 0, 1, 1]] {
+            assert_eq!(beside(&on, &[0, 1], 7)[0], on.iter().filter(|&&c| c == 0).count());
+        }
+        assert_eq!(beside(&[0, 1, 2, 3, 0, 1, 2, 3, 3, 3], &[0, 0, 0, 1], 0), [3, 3, 3, 1]);
     }
 
     /// What [`Spreader::bring_in`] and [`Spreader::move_directly`] are to do, thread by thread, each

@@ -16,8 +16,7 @@ const LOOK: Nanos = Nanos::from_millis(300);
 /// spin for less.
 const PART: f64 = 0.08;
 /// So many samples say it at once where that part is so great.
-const ENOUGH: u64 = 30;
-const MOST: f64 = 0.3;
+const CLEAR: [(u64, f64); 2] = [(12, 0.7), (30, 0.3)];
 /// When it is looked again where they do not, the first time and at most; each time so many times as late.
 const RESTS: [Nanos; 2] = [Nanos::from_millis(500), Nanos::from_millis(16_000)];
 const LONGER: u64 = 4;
@@ -138,7 +137,7 @@ impl Hunt {
             State::Looks { until } => {
                 let seen = doing.seen;
                 let part = |part| seen.waiting as f64 >= part * seen.all as f64;
-                let is_clear = seen.all >= ENOUGH && part(MOST);
+                let is_clear = CLEAR.iter().any(|&(all, most)| seen.all >= all && part(most));
                 if now < until && !is_clear {
                     self.state
                 } else {
@@ -216,6 +215,7 @@ mod tests {
         // As many as 20 ms of two CPUs give.
         let (steps, found) = p.looks(8, 4);
         assert_eq!((steps, found), (4, Found { looks: false, spins: true, elsewhere: false }));
+        assert_eq!(Program::new().looks(8, 6), (2, found));
         // It does not look again while it helps.
         assert!((0..1_000).all(|_| !p.passes(0, 0, true).looks));
         // Somebody else computes, and it takes its time.

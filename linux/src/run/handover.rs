@@ -123,6 +123,8 @@ pub struct HandOver<P> {
     spinning: Option<Result<Spinning, CountersError>>,
     ended: bool,
     looked_at: Nanos,
+    /// It was not looked yet.
+    is_first: bool,
     /// When there was something to do last.
     busy_at: Nanos,
 }
@@ -161,6 +163,7 @@ impl<P: Places> HandOver<P> {
             spinning: None,
             ended: false,
             looked_at: Nanos::ZERO,
+            is_first: true,
             busy_at: now,
         }
     }
@@ -244,8 +247,10 @@ impl<P: Places> HandOver<P> {
         if urgent || begins || arms || self.hands || in_moments {
             self.busy_at = now;
         }
+        // What threads do is known from one look to the next.
+        let is_first = std::mem::replace(&mut self.is_first, false);
         match now - self.busy_at {
-            _ if urgent || self.hunts && self.hunt.is_first() => Again::Soon,
+            _ if urgent || begins || is_first || self.hunts && self.hunt.is_first() => Again::Soon,
             _ if self.hunts => Again::Sampling,
             idle if idle < IDLE => Again::AsUsual,
             _ => Again::Rarely,

@@ -76,7 +76,7 @@ impl Aside {
     fn number(&mut self, s: &Snapshot) -> usize {
         let (elapsed, m) = (s.elapsed.0 as f64, s.cpus.len());
         self.spinning.clear();
-        if !s.held || s.point == 0 || m < 2 || s.taken.iter().any(|&t| t > 0) {
+        if !s.held || s.point == 0 || m < 2 || s.taken.iter().chain(&s.others).any(|&t| t > 0) {
             return 0;
         }
         let spins = |t: &ThreadView| only_spins(t, elapsed);

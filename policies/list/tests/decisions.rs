@@ -74,6 +74,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                     masks,
                     held: true,
                     taken: Vec::new(),
+                    others: Vec::new(),
                     tasks: Vec::new(),
                     memory: Vec::new(),
                     links: None,

@@ -63,6 +63,7 @@ pub fn snapshot(
         masks: vec![vec![true; m]],
         held: true,
         taken: Vec::new(),
+        others: Vec::new(),
         tasks: Vec::new(),
         memory: Vec::new(),
         links: None,
