@@ -71,7 +71,7 @@ static __thread struct {
 	uint64_t turn;  /* the shortest time from there to the next breakpoint: a turn of a loop that waits */
 	uint64_t began; /* when its wait began */
 	uint64_t spun;  /* ns since it slept last in which nobody else had a use for the CPU */
-	struct waits waits; /* those before */
+	struct waits waits; /* those in loops that are proved to wait */
 	int slack;      /* what its timers may be late, while it sleeps with less; 0: it does not */
 } here __attribute__((tls_model("initial-exec")));
 
@@ -128,17 +128,19 @@ static void count(_Atomic uint64_t *what, uint64_t by)
 	atomic_fetch_add_explicit(what, by, memory_order_relaxed);
 }
 
-/* Sleeps for most of what this thread waits yet, as far as that is known, else in proportion to how long it has waited since it
- * began; and counts it there. Returns when that has ended. */
-static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, const struct waits *waits, uint64_t began,
-	uint64_t now)
+/* Sleeps for most of what this thread waits yet, where waits of its kind are remembered and that is known; else in proportion to
+ * how long it has waited since it began. Counts it there. Returns when that has ended. */
+static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, struct waits *waits, uint64_t began, uint64_t now)
 {
-	uint64_t part = (now - began) / PART, yet = waits_yet(waits, now - began);
+	uint64_t part = (now - began) / PART, yet = waits ? waits_yet(waits, now - began) : 0;
 	uint64_t longest = GET(place->doubt) ? LONGEST_IN_DOUBT : LONGEST;
 	if (part < yet)
 		part = yet;
-	sleep_ns(part < SHORTEST ? SHORTEST : part > longest ? longest : part);
+	part = part < SHORTEST ? SHORTEST : part > longest ? longest : part;
+	sleep_ns(part);
 	uint64_t then = clock_ns(CLOCK_MONOTONIC);
+	if (waits)
+		has_slept(waits, then - now, part);
 	count(as, then - now);
 	return then;
 }
@@ -183,7 +185,6 @@ static __thread struct keeping at_places __attribute__((tls_model("initial-exec"
 /* If this thread waits now, then from here on. */
 static void begins_to_wait(uint64_t now)
 {
-	has_waited(&here.waits, here.last > here.began ? here.last - here.began : 0);
 	here.began = now;
 	here.spun = 0;
 }
@@ -202,12 +203,12 @@ static bool waits_still(uint64_t now)
 	return is_same;
 }
 
-static void give(struct evenly_place *place, uint64_t now)
+static void give(struct evenly_place *place, struct waits *waits, uint64_t now)
 {
 	restore_slack();
 	bool is_proved = !GET(place->doubt);
 	if (is_proved && keeps_slices(&at_places, now)) {
-		sleep_part(place, &place->given, &here.waits, here.began, now);
+		sleep_part(place, &place->given, waits, here.began, now);
 	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);
 		uint64_t then = clock_ns(CLOCK_MONOTONIC), away = then - now;
@@ -220,15 +221,17 @@ static void give(struct evenly_place *place, uint64_t now)
 			here.spun += then - (here.last > here.began ? here.last : here.began);
 		}
 	} else {
-		sleep_part(place, &place->slept, &here.waits, here.began, now);
+		sleep_part(place, &place->slept, waits, here.began, now);
 		here.spun = 0;
 	}
 }
 
 static void hand_over(struct evenly_place *place, uint64_t now)
 {
-	waits_still(now);
-	give(place, now);
+	uint64_t began = here.began;
+	if (!waits_still(now) && began)
+		has_waited(&here.waits, here.last > began ? here.last - began : 0);
+	give(place, &here.waits, now);
 }
 
 /* ---------------------------------------------------------------- the trap */

@@ -32,11 +32,11 @@ static const sigset_t *without(const sigset_t *set, sigset_t *copy)
 	return copy;
 }
 
-static void action_of(int signal, const struct sigaction *action, struct sigaction *old)
+static void replace(struct sigaction *kept, const struct sigaction *action, struct sigaction *old)
 {
-	struct sigaction before = *kept(signal);
+	struct sigaction before = *kept;
 	if (action)
-		*kept(signal) = *action;
+		*kept = *action;
 	if (old)
 		*old = before;
 }
@@ -46,8 +46,9 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
 	NEXT(sigaction)
 	if (!shared)
 		return next(signal, action, old);
-	if (kept(signal)) {
-		action_of(signal, action, old);
+	struct sigaction *own_action = kept(signal);
+	if (own_action) {
+		replace(own_action, action, old);
 		return 0;
 	}
 	uint64_t bit = signal > 0 && signal <= 64 ? UINT64_C(1) << (signal - 1) : 0;
@@ -73,26 +74,28 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
 typedef void (*handler_t)(int);
 
 /* The older ways to set a handler, which the C library does not do by its own sigaction that could be stood before. */
-static handler_t set_handler(int signal, handler_t handler, int flags)
+static handler_t set_handler(struct sigaction *kept, handler_t handler, int flags)
 {
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags }, old;
 	sigemptyset(&action.sa_mask);
-	action_of(signal, &action, &old);
+	replace(kept, &action, &old);
 	return old.sa_handler;
 }
 
 EXPORT handler_t signal(int number, handler_t handler)
 {
 	NEXT(signal)
-	return shared && kept(number) ? set_handler(number, handler, SA_RESTART) : next(number, handler);
+	struct sigaction *own_action = shared ? kept(number) : NULL;
+	return own_action ? set_handler(own_action, handler, SA_RESTART) : next(number, handler);
 }
 
 EXPORT handler_t __sysv_signal(int number, handler_t handler)
 {
 	NEXT(__sysv_signal)
-	if (!shared || !kept(number))
+	struct sigaction *own_action = shared ? kept(number) : NULL;
+	if (!own_action)
 		return next(number, handler);
-	return set_handler(number, handler, (int)(SA_RESETHAND | SA_NODEFER));
+	return set_handler(own_action, handler, (int)(SA_RESETHAND | SA_NODEFER));
 }
 
 /* Their other names. */
@@ -105,9 +108,10 @@ EXPORT handler_t sysv_signal(int number, handler_t handler) __THROW __attribute_
 EXPORT int sigignore(int number)
 {
 	NEXT(sigignore)
-	if (!shared || !kept(number))
+	struct sigaction *own_action = shared ? kept(number) : NULL;
+	if (!own_action)
 		return next(number);
-	set_handler(number, SIG_IGN, 0);
+	set_handler(own_action, SIG_IGN, 0);
 	return 0;
 }
 
@@ -131,19 +135,20 @@ EXPORT int sigrelse(int number)
 EXPORT handler_t sigset(int number, handler_t handler)
 {
 	NEXT(sigset)
-	if (!shared || !kept(number))
+	struct sigaction *own_action = shared ? kept(number) : NULL;
+	if (!own_action)
 		return next(number, handler);
 	if (number != SIGTRAP) {
 		if (handler != SIG_HOLD)
-			return set_handler(number, handler, 0);
+			return set_handler(own_action, handler, 0);
 		/* It is blocked in fact. */
-		return next(number, handler) == SIG_HOLD ? SIG_HOLD : kept(number)->sa_handler;
+		return next(number, handler) == SIG_HOLD ? SIG_HOLD : own_action->sa_handler;
 	}
 	bool blocked = here.blocks;
 	here.blocks = handler == SIG_HOLD;
 	if (handler == SIG_HOLD)
 		return blocked ? SIG_HOLD : of_program.sa_handler;
-	handler_t before = set_handler(number, handler, 0);
+	handler_t before = set_handler(own_action, handler, 0);
 	return blocked ? SIG_HOLD : before;
 }
 

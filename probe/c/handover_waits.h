@@ -14,15 +14,25 @@
 struct waits {
 	uint64_t lasted[WAITS];
 	unsigned number;
+	uint64_t late; /* how much longer than it was to it slept last, in this one */
 };
 
-static inline void has_waited(struct waits *waits, uint64_t ns)
+/* It has slept for so long where it was to sleep less: somebody else had the CPU, or it took time to wake up. */
+static inline void has_slept(struct waits *waits, uint64_t ns, uint64_t wanted)
 {
-	waits->lasted[waits->number++ % WAITS] = ns;
+	waits->late = ns > wanted ? ns - wanted : 0;
 }
 
-/* How long it waits yet where it has waited for so long, as it did each time of late: ns, less a quarter, so that what is slept
- * too long does not become what is expected. */
+/* A wait has lasted for so long. It may have ended before who slept last was late: that is not expected again, else it would be
+ * slept through, and be late again. */
+static inline void has_waited(struct waits *waits, uint64_t ns)
+{
+	waits->lasted[waits->number++ % WAITS] = ns > waits->late ? ns - waits->late : 0;
+	waits->late = 0;
+}
+
+/* How long it waits yet where it has waited for so long, as it did each time of late: ns, less a quarter, so that who need not wait
+ * any longer expects that less each time. */
 static inline uint64_t waits_yet(const struct waits *waits, uint64_t waited)
 {
 	uint64_t shortest = waits->lasted[0];

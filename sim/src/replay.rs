@@ -193,6 +193,12 @@ impl Replay {
     }
 }
 
+/// Whether threads were held beside others though all could not be divided evenly.
+fn is_uneven(p: &PointRecord) -> bool {
+    let all = p.threads.len() + p.others.iter().sum::<u32>() as usize;
+    p.held && !p.others.is_empty() && !all.is_multiple_of(p.others.len())
+}
+
 impl Domain {
     /// What is decided at this point: by who decided when it was recorded, as far as the policy has such.
     fn decide(&mut self, p: &PointRecord) -> Plan {
@@ -204,7 +210,7 @@ impl Domain {
         self.changed = false;
         let policy: &mut dyn Policy = match arm {
             Some(arm) => &mut *self.arms[arm].1,
-            None if self.within_phases && p.agents => &mut self.spreading,
+            None if is_uneven(p) || self.within_phases && p.agents => &mut self.spreading,
             None => &mut *self.policy,
         };
         let mut plan = Plan::default();
@@ -218,6 +224,7 @@ impl Domain {
         s.point = if self.changed { 0 } else { p.point.max(1) };
         (s.now, s.elapsed, s.resolution) = (p.at, p.elapsed, Nanos::ZERO);
         s.held = p.held;
+        s.others.clone_from(&p.others);
         s.cpus.clear();
         s.cpus.extend(p.cpus.iter().map(|c| CpuView {
             id: c.id,

@@ -592,6 +592,7 @@ impl Balancer {
             held: s.held,
             spins_progress: self.observation.short_phases,
             agents: self.lead.work().is_some(),
+            others: s.others.clone(),
             arm: self.arms.act().then(|| self.arms.acting().name.to_owned()),
             cost,
             threads: threads.collect(),

@@ -1,9 +1,10 @@
-//! Threads beside those of others: where these compute, and whether they and the program's divide evenly among the CPUs
-//! ([`crate::others`]).
+//! Threads beside those of others: where these compute ([`crate::others`]), and whether they and the program's divide evenly
+//! among the CPUs, or nearly so.
 
 use crate::Sensors;
 use crate::actuate::Action;
 use crate::balancer::Balancer;
+use crate::others::OFTEN_SLICES_PER_S;
 use evenly_model::{CpuSet, CpuView, Nanos};
 use evenly_policy::Mechanism;
 
@@ -49,13 +50,15 @@ impl Balancer {
             let pinned = self.placement.pinning && !self.pauses.paused();
             let threads = (&self.membership.threads[..], pinned);
             self.others.look(machine, cpus, threads, now);
+        } else {
+            self.others.skip(now);
         }
         let on = self.others.on();
         let beside = applies
             && self.others.may_share_cpus()
             && match division(n, on.len(), m) {
                 Division::Even => true,
-                Division::Nearly => self.others.meet_often(),
+                Division::Nearly => self.others.meet_often() && self.may_be_held_unevenly(),
                 Division::Uneven => false,
             };
         let before = std::mem::replace(&mut self.beside, beside);
@@ -72,7 +75,19 @@ impl Balancer {
     /// what one seems to lead by is what it took to wait, and whoever changes places gains nothing.
     pub(crate) fn are_held_unevenly(&self) -> bool {
         let (n, m) = (self.membership.threads.len(), self.snapshot.cpus.len());
-        self.beside && division(n, self.others.on().len(), m) == Division::Nearly
+        let is_held = self.beside && self.placement.pinning && self.mechanism() == Mechanism::Nudge;
+        is_held && division(n, self.others.on().len(), m) == Division::Nearly
+    }
+
+    /// Whether threads may go to all CPUs, which are alike; and whether they, now that they are held, have gone on to meet.
+    fn may_be_held_unevenly(&self) -> bool {
+        let (cpus, masks) = (&self.snapshot.cpus, &self.membership.masks);
+        let everywhere = |mask: &CpuSet| cpus.iter().all(|c| mask.contains(c.id));
+        let alike = cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
+        let mut threads = self.membership.threads.iter();
+        let stops = self.placement.pinning
+            && self.placement.slices_per_s().is_some_and(|per_s| per_s < OFTEN_SLICES_PER_S);
+        alike && !stops && threads.all(|t| t.place.movable && everywhere(&masks[t.place.mask]))
     }
 
     /// Where threads give their CPUs up to others, and want them back, more often than the clock of the scheduler ticks, it
@@ -80,7 +95,10 @@ impl Balancer {
     pub(crate) fn beat(&mut self, paused: bool) {
         let p = &self.placement;
         // In the first second it is known from before they were held.
-        let often = p.gives_up_often() || self.others.give_up_often();
+        let often = match p.slices_per_s() {
+            Some(_) => p.gives_up_often(),
+            None => self.others.give_up_often(),
+        };
         let is_needed = self.beside && p.pinning && often && !paused;
         let on = if is_needed { self.others.on() } else { &[] };
         let beats: CpuSet = on.iter().copied().collect();

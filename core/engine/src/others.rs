@@ -3,7 +3,8 @@
 //! What a CPU did, less what threads of the program had there, is what others had. A thread that may roam counts where it
 //! was seen at each point.
 //!
-//! Invariant: who is there has been there for two windows in succession, and so has who is gone.
+//! Invariant: as many as are there have been there for two windows in succession, and so has who is gone; and who is known to be
+//! there has been at another place for as long, too.
 
 use crate::Sensors;
 use crate::managed::ManagedThread;
@@ -23,7 +24,7 @@ const SHARES: f64 = 0.05;
 /// 0.1 ms a CPU that changes hands comes back too late.
 const MOST_SLICES_PER_S: f64 = 5_000.0;
 /// And at least, where they meet so often that the kernel cannot divide phases into slices: every 2 ms or so.
-const OFTEN_SLICES_PER_S: f64 = 250.0;
+pub(crate) const OFTEN_SLICES_PER_S: f64 = 250.0;
 
 /// What is known of them.
 #[derive(Debug, Default)]
@@ -32,7 +33,8 @@ pub(crate) struct Others {
     since: Nanos,
     /// For how long each CPU had run something when the window began; empty where that is not known.
     busy: Vec<Nanos>,
-    /// What the program's threads had on each CPU since then, and for how long they waited for one.
+    /// The CPUs, and what the program's threads had on each since then, and for how long they waited for one.
+    cpus: Vec<CpuId>,
     own: Vec<Nanos>,
     waited: Nanos,
     stretch: Stretch,
@@ -103,10 +105,11 @@ impl Others {
         (threads, pinned): (&[ManagedThread], bool),
         now: Nanos,
     ) {
-        if self.own.len() != cpus.len() || self.stretch.threads != threads.len() {
+        let ids = cpus.iter().map(|c| c.id);
+        if !self.cpus.iter().copied().eq(ids.clone()) || self.stretch.threads != threads.len() {
             let own = vec![Nanos::ZERO; cpus.len()];
             let stretch = Stretch::from(now, threads, pinned);
-            *self = Self { own, since: now, stretch, ..Self::default() };
+            *self = Self { cpus: ids.collect(), own, since: now, stretch, ..Self::default() };
         }
         for t in threads {
             let spent = &t.account.period;
@@ -130,12 +133,22 @@ impl Others {
         } else {
             Vec::new()
         };
-        // As many; where they are changes with where the kernel puts them.
-        if seen.len() == self.seen.len() {
+        // The kernel may move them from one window to the next, and where each has half of a CPU it is chance.
+        let as_many = seen.len() == self.seen.len() && seen.len() != self.on.len();
+        if seen == self.seen || as_many {
             self.on.clone_from(&seen);
         }
         (self.since, self.busy, self.seen, self.waited) = (now, busy, seen, Nanos::ZERO);
         self.own.fill(Nanos::ZERO);
+    }
+
+    /// A point at which nobody is to be looked for: what was done until then says nothing.
+    pub(crate) fn skip(&mut self, now: Nanos) {
+        self.since = now;
+        self.busy.clear();
+        self.seen.clear();
+        self.own.fill(Nanos::ZERO);
+        self.waited = Nanos::ZERO;
     }
 
     /// Ends a stretch that is long enough, or in which threads were pinned and now are not, or the other way round.
@@ -224,8 +237,14 @@ mod tests {
         let both = [([85, 89], 20), ([89, 85], 20), none];
         assert_eq!(seen(&[none, both[0], both[1], none])[3], [0, 1]);
         assert_eq!(seen(&[none, ([60, 20], 20), ([60, 20], 20), none])[3], [0]);
-        // The kernel has moved it.
-        assert_eq!(seen(&[none, hog, ([50, 0], 20), none])[3], [0]);
+        // The kernel has moved it; and where it is then it is for two windows, too.
+        let moved = ([50, 0], 20);
+        let at = seen(&[none, hog, moved, hog, moved, moved, moved]);
+        assert_eq!(at[3..], [[0], [0], [0], [0]]);
+        assert_eq!(
+            seen(&[none, hog, hog, moved, hog, moved, moved, none])[3..],
+            [[1], [1], [1], [1], [0]]
+        );
     }
 
     /// Would catch: threads of the program that are taken for others, as they are not where they were seen.

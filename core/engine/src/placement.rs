@@ -6,8 +6,8 @@
 //! not progress. So as long as every thread computes (or spins) without a break, moved threads are held; as
 //! soon as one blocks or yields all are released.
 //!
-//! Beside others they are held as well where threads and those of others divide evenly among the CPUs
-//! ([`crate::others`]). The kernel divides CPUs by how long a thread wants one, and one that blocks for a moment wants less
+//! Beside others they are held as well where threads and those of others divide evenly among the CPUs, or nearly so
+//! ([`crate::beside`]). The kernel divides CPUs by how long a thread wants one, and one that blocks for a moment wants less
 //! than one that computes: three threads that meet often, and one of others on two CPUs, are put on one of them.
 //!
 //! Invariant: threads are pinned only where each CPU that one of them may use has one (promise P2).
@@ -42,8 +42,8 @@ pub(crate) struct Placement {
     pub(crate) open: bool,
     /// Threads stay pinned to where they are put.
     pub(crate) pinning: bool,
-    /// How many times a second the thread is given a CPU that is given one most often.
-    slices_per_s: f64,
+    /// How many times a second the thread is given a CPU that is given one most often; None: not known yet.
+    slices_per_s: Option<f64>,
     /// In how many windows in succession all threads that compute have blocked often.
     often: u32,
     cover: Cover,
@@ -57,7 +57,7 @@ impl Placement {
             placed: false,
             open: false,
             pinning: false,
-            slices_per_s: 0.0,
+            slices_per_s: None,
             often: 0,
             cover: Cover::default(),
             gave_up_at: now,
@@ -128,7 +128,7 @@ impl Placement {
             }
         }
         self.window_began = now;
-        self.slices_per_s = slices;
+        self.slices_per_s = Some(slices);
         self.often = if all_often == Some(true) { self.often + 1 } else { 0 };
         if blocked > GIVE_UP_BLOCKED * length || self.gives_up_often() {
             self.gave_up_at = now;
@@ -138,7 +138,13 @@ impl Placement {
 
     /// Whether a thread gives up its CPU so often that the clock of the scheduler is too slow for it.
     pub(crate) fn gives_up_often(&self) -> bool {
-        self.slices_per_s > GIVE_UP_SLICES_PER_S
+        self.slices_per_s.is_some_and(|per_s| per_s > GIVE_UP_SLICES_PER_S)
+    }
+
+    /// How many times a second the thread is given a CPU that is given one most often, in the last window, whether threads are
+    /// pinned or not. None before one has ended.
+    pub(crate) fn slices_per_s(&self) -> Option<f64> {
+        self.slices_per_s
     }
 
     /// Whether threads block many times in a balancing period.

@@ -27,10 +27,25 @@ int main(void)
 	for (int i = 0; i < WAITS; i++)
 		has_waited(&waits, 800000);
 	EXPECT(waits_yet(&waits, 0) == 600000);
+	/* What the last sleep took longer is not expected again. */
+	for (int i = 0; i < WAITS; i++) {
+		has_slept(&waits, 300000, 100000);
+		has_slept(&waits, 3100000, 100000);
+		has_waited(&waits, 3400000);
+	}
+	EXPECT(waits_yet(&waits, 0) == 300000);
+	has_slept(&waits, 100000, 0);
+	has_waited(&waits, 60000);
+	EXPECT(waits_yet(&waits, 0) == 0);
+	for (int i = 0; i < WAITS; i++)
+		has_waited(&waits, 800000);
 	/* Who always sleeps for as long as is expected, though it need not wait, soon does so no longer. */
 	uint64_t slept = 600000;
-	for (int i = 0; i < 30; i++)
-		has_waited(&waits, slept = waits_yet(&waits, 0));
+	for (int i = 0; i < 30; i++) {
+		slept = waits_yet(&waits, 0);
+		has_slept(&waits, slept + 50000, slept);
+		has_waited(&waits, slept + 50000);
+	}
 	EXPECT(slept < 2000);
 	return wrong;
 }

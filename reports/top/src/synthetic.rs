@@ -106,6 +106,7 @@ impl Synthetic {
             held: false,
             spins_progress: false,
             agents: false,
+            others: Vec::new(),
             arm: None,
             cost: Nanos::from_micros(24),
             threads: records,

@@ -261,6 +261,8 @@ enum LineOut<'a> {
         spins_progress: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         agents: bool,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        others: &'a [u32],
         #[serde(skip_serializing_if = "Option::is_none")]
         arm: Option<&'a str>,
         cost: Nanos,
@@ -395,6 +397,7 @@ impl Encoder {
                 held: p.held,
                 spins_progress: p.spins_progress,
                 agents: p.agents,
+                others: &p.others,
                 arm: p.arm.as_deref().map(|arm| cut(arm, MAX_FACT_BYTES)),
                 cost: p.cost,
                 threads: &threads,
@@ -525,6 +528,8 @@ struct PointIn<'a> {
     spins_progress: bool,
     #[serde(default)]
     agents: bool,
+    #[serde(default)]
+    others: Vec<u32>,
     #[serde(default)]
     arm: Option<String>,
     cost: Nanos,
@@ -667,6 +672,7 @@ impl Decoder {
             held: p.held,
             spins_progress: p.spins_progress,
             agents: p.agents,
+            others: p.others,
             arm: p.arm,
             cost: p.cost,
             threads: p

@@ -210,6 +210,7 @@ mod tests {
                 held: false,
                 spins_progress: false,
                 agents: false,
+                others: Vec::new(),
                 arm: None,
                 cost: Nanos::ZERO,
                 threads: threads.collect(),

@@ -74,6 +74,7 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
             held: false,
             spins_progress: false,
             agents: false,
+            others: if k == 2 { vec![0, 1] } else { Vec::new() },
             arm: None,
             cost: Nanos::from_micros(12),
             threads,

@@ -87,12 +87,12 @@ fn point() -> impl Strategy<Value = Event> {
     let speed = option::of((0..=10_000u32).prop_map(|s| f64::from(s) / 1e4));
     let cpus =
         (cpu(), 0..9u32, speed).prop_map(|(id, threads, speed)| CpuRecord { id, threads, speed });
-    let head = (0..3u32, any::<u64>(), at(), at(), any::<[bool; 4]>(), at());
+    let head = (0..3u32, any::<u64>(), at(), at(), any::<[bool; 4]>(), at(), vec(0..3u32, 0..4));
     let arm = option::of("[a-z-]{1,12}");
     let weights = vec((id(), (0..=100_000u32).prop_map(|w| f64::from(w) / 1e4)), 0..4);
     (head, arm, vec(thread(), 0..6), vec(cpus, 0..4), vec(a_move(), 0..4), weights).prop_map(
         |(
-            (domain, point, at, elapsed, [paused, held, spins_progress, agents], cost),
+            (domain, point, at, elapsed, [paused, held, spins_progress, agents], cost, others),
             arm,
             threads,
             cpus,
@@ -108,6 +108,7 @@ fn point() -> impl Strategy<Value = Event> {
                 held,
                 spins_progress,
                 agents,
+                others,
                 arm,
                 cost,
                 threads,

@@ -36,6 +36,7 @@ fn point(n: u64, threads: Vec<ThreadRecord>, moves: Vec<MoveRecord>) -> Event {
         held: false,
         spins_progress: false,
         agents: false,
+        others: Vec::new(),
         arm: None,
         cost: Nanos::from_micros(50),
         cpus: (0..2)

@@ -101,6 +101,7 @@ pub(super) fn recording(pieces: &[Piece], cpus: &CpuSet) -> Recording {
             held: false,
             spins_progress: false,
             agents: false,
+            others: Vec::new(),
             arm: None,
             cost: Nanos::ZERO,
             threads: (0..threads).filter_map(found).collect(),
