@@ -193,12 +193,6 @@ impl Replay {
     }
 }
 
-/// Whether threads were held beside others though all could not be divided evenly.
-fn is_uneven(p: &PointRecord) -> bool {
-    let all = p.threads.len() + p.others.iter().sum::<u32>() as usize;
-    p.held && !p.others.is_empty() && !all.is_multiple_of(p.others.len())
-}
-
 impl Domain {
     /// What is decided at this point: by who decided when it was recorded, as far as the policy has such.
     fn decide(&mut self, p: &PointRecord) -> Plan {
@@ -210,7 +204,7 @@ impl Domain {
         self.changed = false;
         let policy: &mut dyn Policy = match arm {
             Some(arm) => &mut *self.arms[arm].1,
-            None if is_uneven(p) || self.within_phases && p.agents => &mut self.spreading,
+            None if self.within_phases && p.agents => &mut self.spreading,
             None => &mut *self.policy,
         };
         let mut plan = Plan::default();

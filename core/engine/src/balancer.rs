@@ -478,7 +478,7 @@ impl Balancer {
             asking = machine.now() - before;
         }
         // What cannot be known yet is not acted on: the first point only distributes.
-        if self.lead.by_agents() || self.are_held_unevenly() {
+        if self.lead.by_agents() {
             self.spreading.decide(&self.snapshot, &mut self.plan);
         } else {
             self.arms.policy().decide(&self.snapshot, &mut self.plan);

@@ -71,14 +71,6 @@ impl Balancer {
         self.placement.placed &= !(changed && beside);
     }
 
-    /// Whether threads are held beside others, more of them on some CPUs than on others. They meet often, so that none gets ahead:
-    /// what one seems to lead by is what it took to wait, and whoever changes places gains nothing.
-    pub(crate) fn are_held_unevenly(&self) -> bool {
-        let (n, m) = (self.membership.threads.len(), self.snapshot.cpus.len());
-        let is_held = self.beside && self.placement.pinning && self.mechanism() == Mechanism::Nudge;
-        is_held && division(n, self.others.on().len(), m) == Division::Nearly
-    }
-
     /// Whether threads may go to all CPUs, which are alike; and whether they, now that they are held, have gone on to meet.
     fn may_be_held_unevenly(&self) -> bool {
         let (cpus, masks) = (&self.snapshot.cpus, &self.membership.masks);
@@ -86,7 +78,7 @@ impl Balancer {
         let alike = cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
         let mut threads = self.membership.threads.iter();
         let stops = self.placement.pinning
-            && self.placement.slices_per_s().is_some_and(|per_s| per_s < OFTEN_SLICES_PER_S);
+            && self.placement.slices_per_s.is_some_and(|per_s| per_s < OFTEN_SLICES_PER_S);
         alike && !stops && threads.all(|t| t.place.movable && everywhere(&masks[t.place.mask]))
     }
 
@@ -95,7 +87,7 @@ impl Balancer {
     pub(crate) fn beat(&mut self, paused: bool) {
         let p = &self.placement;
         // In the first second it is known from before they were held.
-        let often = match p.slices_per_s() {
+        let often = match p.slices_per_s {
             Some(_) => p.gives_up_often(),
             None => self.others.give_up_often(),
         };

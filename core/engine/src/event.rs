@@ -105,8 +105,7 @@ pub struct PointRecord {
     /// Whether agents move threads between this point and the next, so that at the point threads are spread and no more.
     #[serde(default)]
     pub agents: bool,
-    /// Threads of others that were counted on each of `cpus`; nothing where none were. Where all could not be divided evenly, and
-    /// threads were held, they were spread and no more.
+    /// Threads of others that were counted on each of `cpus`; nothing where none were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<u32>,
     /// The arm that decided at this point in place of the policy, by its name.

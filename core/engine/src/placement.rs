@@ -42,8 +42,9 @@ pub(crate) struct Placement {
     pub(crate) open: bool,
     /// Threads stay pinned to where they are put.
     pub(crate) pinning: bool,
-    /// How many times a second the thread is given a CPU that is given one most often; None: not known yet.
-    slices_per_s: Option<f64>,
+    /// How many times a second the thread is given a CPU that is given one most often, in the last window, whether threads were
+    /// pinned or not. None before one has ended.
+    pub(crate) slices_per_s: Option<f64>,
     /// In how many windows in succession all threads that compute have blocked often.
     often: u32,
     cover: Cover,
@@ -139,12 +140,6 @@ impl Placement {
     /// Whether a thread gives up its CPU so often that the clock of the scheduler is too slow for it.
     pub(crate) fn gives_up_often(&self) -> bool {
         self.slices_per_s.is_some_and(|per_s| per_s > GIVE_UP_SLICES_PER_S)
-    }
-
-    /// How many times a second the thread is given a CPU that is given one most often, in the last window, whether threads are
-    /// pinned or not. None before one has ended.
-    pub(crate) fn slices_per_s(&self) -> Option<f64> {
-        self.slices_per_s
     }
 
     /// Whether threads block many times in a balancing period.

@@ -222,6 +222,13 @@ impl Snapshot {
             .unwrap_or(false)
     }
 
+    /// Whether threads are held beside others, more of them on some CPUs than on others.
+    #[must_use]
+    pub fn is_held_unevenly(&self) -> bool {
+        let all = self.threads.len() + self.others.iter().sum::<u32>() as usize;
+        self.held && !self.others.is_empty() && !all.is_multiple_of(self.cpus.len())
+    }
+
     /// Mean progress of all threads; 0 where there are none.
     #[must_use]
     pub fn mean_progress(&self) -> f64 {

@@ -45,6 +45,8 @@
 //!   one whose threads wait is, but for other threads that spin there. Where that leaves more to those that
 //!   compute, all that spin are put aside on few CPUs, and counts differ by more than one
 //!   (`crate::aside`).
+//! - Threads that are held beside others, more of them on some CPUs, meet often, so that none gets ahead: what one seems to
+//!   lead by is what it took to wait. They are not swapped.
 //! - A CPU without threads is a fast CPU with a free slot (the paper has n >= m throughout). One
 //!   that was found slow is remembered for a while, so that a thread does not go back and forth
 //!   between two CPUs that strangers use.
@@ -412,6 +414,10 @@ impl Juggle {
 
 impl Policy for Juggle {
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
+        if snapshot.is_held_unevenly() {
+            self.spreader.spread(snapshot, plan);
+            return;
+        }
         self.at_once = self.aside.were_any();
         if !self.aside.is_worth_it(snapshot) {
             return self.balance(snapshot, plan);
