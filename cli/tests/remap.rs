@@ -191,7 +191,8 @@ fn heavy_to_light(launcher: Pid) -> Option<f64> {
     Some(heavy.0.min(heavy.1) / light.0.max(light.1))
 }
 
-/// Ranks with more work are given more of their CPUs; killed in between, evenly leaves nothing of that.
+/// Ranks with more work are given more of their CPUs; killed in between, evenly leaves nothing of that. They spin
+/// while they wait: those that hand their CPUs over sleep as well, and who sleeps gets even parts.
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]
 fn parts_of_cpus_are_given_and_taken_back() {
@@ -204,7 +205,8 @@ fn parts_of_cpus_are_given_and_taken_back() {
         let command = mpi.launch(&[&[program.as_str()][..], &long].concat());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let cpus = two.to_string();
-        let evenly = state.run_in(&spinning(), "hpc-auto", 4, &["--cpus", cpus.as_str()], &command);
+        let options = ["--cooperate", "off", "--cpus", cpus.as_str()];
+        let evenly = state.run_in(&spinning(), "hpc-auto", 4, &options, &command);
         let launcher = evenly.program();
         let met = scheduled(launcher).pop().unwrap();
         let given = || scheduled(launcher).into_iter().any(|now| now != met);
@@ -238,7 +240,8 @@ fn unequal_work_is_levelled_and_told() {
         let work = ["--iterations", "240", "--iters", "5000000", "--reverse", "30"];
         let command = mpi.launch(&[&[program.as_str()][..], &work].concat());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        let mut evenly = state.run_in(&spinning(), "hpc-auto", 4, &["--cpus", &cpus], &command);
+        let options = ["--cooperate", "off", "--cpus", &cpus];
+        let mut evenly = state.run_in(&spinning(), "hpc-auto", 4, &options, &command);
         assert!(evenly.wait().success(), "{}", evenly.stderr());
         let said: serde_json::Value = serde_json::from_str(&evenly.stdout()).unwrap();
         // The same for both.

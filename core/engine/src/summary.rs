@@ -110,7 +110,8 @@ pub struct ThreadSummary {
     /// For how long it was balanced, in seconds.
     pub present_s: f64,
     /// Whether it had an affinity mask of its own: one that allowed it less than the threads of its
-    /// domain together, or that the program set while it was balanced. It is never moved out of that.
+    /// domain together, or that the program set while it was balanced. It is never moved out of that. Of one that
+    /// was bound and is no longer, this is false.
     pub own_mask: bool,
     /// When it was first balanced, and until when: one that slept for long was let go in between.
     #[serde(skip)]
@@ -132,7 +133,10 @@ impl ThreadSummary {
         self.waited_s += other.waited_s;
         self.blocked_s += other.blocked_s;
         self.present_s += other.present_s;
-        self.own_mask |= other.own_mask;
+        // Open MPI binds each rank to one CPU after the other while it starts: what holds is how the last stay was.
+        if other.span.0 >= self.span.0 {
+            self.own_mask = other.own_mask;
+        }
         self.span = (self.span.0.min(other.span.0), self.span.1.max(other.span.1));
         self.migrations += other.migrations;
         // These are counted from the thread's start.
@@ -353,6 +357,11 @@ mod tests {
         let mut with = all.clone();
         with.add((domain(3), vec![bound], Vec::new()));
         assert!(with.threads[2].own_mask);
+        // Bound no more when it came back.
+        let later =
+            ThreadSummary { span: (Nanos(u64::MAX), Nanos(u64::MAX)), ..stay(3, 1.0, 0, 0) };
+        with.add((domain(4), vec![later], Vec::new()));
+        assert!(!with.threads[2].own_mask);
         let merged = ThreadSummary { span: stay(2, 2.0, 4, 30).span, ..stay(2, 4.0, 4, 30) };
         assert_eq!(all.threads[0], merged);
         assert_eq!((all.threads[1].clone(), all.domains.len()), (stay(1, 4.0, 0, 0), 3));
