@@ -18,6 +18,7 @@
 #define _GNU_SOURCE
 #include "handover.h"
 #include "clock.h"
+#include "handover_keeping.h"
 #include "handover_waits.h"
 #include "shared.h"
 
@@ -145,39 +146,15 @@ static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, str
 	return then;
 }
 
-/* Where another program computes on the CPU, each yield gives it a whole slice of the kernel, and the thread forfeits its own.
- * A yield that takes longer than SLICE has cost one. After SLICES of these, each SOON after the one before, the thread keeps
- * its slices for KEPT: it sleeps where it would yield. Where the next yield costs one again, it keeps them for twice as long.
- * A yield to a thread of the same program takes as long, and costs nothing: so it does that only while evenly sees others. */
+/* A yield that takes longer has cost a slice, in ns; the next is soon after it within so many. */
 #define SLICE 1500000
-#define SLICES 3
 #define SOON 20000000
-#define KEPT 100000000
-#define KEPT_AT_MOST 800000000
 
-struct keeping {
-	unsigned slices; /* how many it has lost soon after one another */
-	uint64_t until;  /* it keeps them until then; this and all others are CLOCK_MONOTONIC in ns */
-	uint64_t lost;   /* when it lost the last slice */
-	uint64_t length; /* for how long it keeps them */
-};
-
-static bool keeps_slices(const struct keeping *keeping, uint64_t now)
+/* A yield to a thread of the same program takes as long as one to others, and costs nothing: so it sleeps instead only while
+ * evenly sees others. */
+static bool sleeps_instead(const struct keeping *keeping, uint64_t now)
 {
-	return now < keeping->until && now / 1000000000 < GET(shared->others);
-}
-
-static void has_lost_slice(struct keeping *keeping, uint64_t now)
-{
-	bool is_still = now >= keeping->until && now - keeping->until < SOON;
-	keeping->slices = now - keeping->lost < SOON ? keeping->slices + 1 : 1;
-	keeping->lost = now;
-	if (keeping->slices < SLICES && !is_still)
-		return;
-	uint64_t twice = 2 * keeping->length;
-	keeping->length = !is_still ? KEPT : twice > KEPT_AT_MOST ? KEPT_AT_MOST : twice;
-	if (now + keeping->length > keeping->until)
-		keeping->until = now + keeping->length;
+	return keeps_slices(keeping, now) && now / 1000000000 < GET(shared->others);
 }
 
 static __thread struct keeping at_places __attribute__((tls_model("initial-exec")));
@@ -207,16 +184,18 @@ static void give(struct evenly_place *place, struct waits *waits, uint64_t now)
 {
 	restore_slack();
 	bool is_proved = !GET(place->doubt);
-	if (is_proved && keeps_slices(&at_places, now)) {
-		sleep_part(place, &place->given, waits, here.began, now);
+	if (is_proved && sleeps_instead(&at_places, now)) {
+		at_places.lost = sleep_part(place, &place->given, waits, here.began, now);
 	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);
 		uint64_t then = clock_ns(CLOCK_MONOTONIC), away = then - now;
 		if (away > OF_USE) {
 			count(&place->given, away);
 			here.spun = 0;
-			if (away > SLICE && is_proved)
-				has_lost_slice(&at_places, then);
+			if (away > SLICE && is_proved) {
+				has_lost_slice(&at_places, then - at_places.lost < SOON, then);
+				at_places.lost = then;
+			}
 		} else {
 			here.spun += then - (here.last > here.began ? here.last : here.began);
 		}

@@ -17,6 +17,14 @@ static inline uint64_t slice_in_ticks(void)
 	return UINT64_C(1) << 22;
 #endif
 }
+
+/* Who works for longer than this between two slices that it loses loses less by them than by sleeping: who wakes up may have to
+ * wait until the slice of who runs meanwhile is over. */
+static inline uint64_t work_in_ticks(void)
+{
+	return slice_in_ticks() / 4 * 3;
+}
+
 static __thread struct {
 	unsigned calls;
 	bool keeps;     /* it keeps its slices, and so sleeps */
@@ -29,7 +37,7 @@ static __thread struct {
 /* Whether it has slept instead. */
 static bool has_kept(uint64_t now)
 {
-	yields.keeps = keeps_slices(&yields.keeping, now) && !GET(stands_down);
+	yields.keeps = sleeps_instead(&yields.keeping, now) && !GET(stands_down);
 	if (!yields.keeps)
 		return false;
 	int before = errno;
@@ -41,6 +49,7 @@ static bool has_kept(uint64_t now)
 	count(&shared->yields.traps, 1);
 	struct evenly_place *place = &shared->yields;
 	yields.slept = sleep_part(place, &place->slept, &yields.waits, yields.began, now);
+	yields.keeping.lost = ticks();
 	errno = before;
 	return true;
 }
@@ -55,8 +64,9 @@ EXPORT int sched_yield(void)
 	int result = next();
 	if (shared && ticks() - before > slice_in_ticks()) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
-		has_lost_slice(&yields.keeping, now);
-		yields.keeps = keeps_slices(&yields.keeping, now);
+		has_lost_slice(&yields.keeping, before - yields.keeping.lost < work_in_ticks(), now);
+		yields.keeping.lost = ticks();
+		yields.keeps = sleeps_instead(&yields.keeping, now);
 	}
 	return result;
 }

@@ -596,11 +596,22 @@ fn a_place_is_found_again_and_room_ends() {
     assert_eq!(table.handed().len(), more + 4);
 }
 
+/// Runs what checks a part of the library by itself, without a kernel.
+fn model(name: &str) {
+    let headers = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
+    let output =
+        Command::new(built(name, "cc", &["-std=gnu11", "-Werror", headers])).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 /// Would catch: a wait that is shorter than those before and is slept through; sleeps that are taken for waits, for ever.
 #[test]
 fn a_thread_is_expected_to_wait_as_long_as_before() {
-    let headers = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
-    let program = built("waits_model", "cc", &["-std=gnu11", "-Werror", headers]);
-    let output = Command::new(program).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    model("waits_model");
+}
+
+/// Would catch: threads that work for long between slices that they lose, and sleep; others that lose all of them.
+#[test]
+fn slices_are_kept_where_they_are_lost_soon_after_one_another() {
+    model("keeping_model");
 }
