@@ -108,9 +108,8 @@ mod tests {
     use crate::scripted::{Scripted, balancer, join};
     use evenly_model::{CpuId, ThreadId};
 
-    /// Four threads that meet so often a second, and do not want their CPUs half of the time, beside one of others on CPU 1. Where
-    /// they are pinned in the end, how often one was, and where there are beats.
-    fn held(has_had: fn(ThreadId, Nanos) -> Times) -> (Vec<Option<u32>>, usize, Vec<String>) {
+    /// Four threads on two CPUs.
+    fn four(has_had: fn(ThreadId, Nanos) -> Times) -> (Balancer, Scripted) {
         let mut machine = Scripted {
             has_had: Some(has_had),
             at: [0, 0, 1, 1].map(CpuId).to_vec(),
@@ -119,22 +118,40 @@ mod tests {
         };
         let mut b = balancer("hybrid");
         (0..4).for_each(|tid| join(&mut b, &mut machine, tid, "0-1"));
-        let period = Nanos::from_millis(10);
-        for _ in 0..300 {
-            machine.now += period;
-            machine.busy[1] += period.scale(0.6);
-            for t in &b.membership.threads {
-                let cpu = t.place.cpu.unwrap_or(CpuId(0)).0 as usize;
-                machine.busy[cpu] += has_had(t.meta.id, period).ran;
-            }
-            b.point(&mut machine, period, &mut []);
-        }
-        let at = b.membership.threads.iter().map(|t| t.place.cpu.map(|c| c.0)).collect();
+        (b, machine)
+    }
+
+    /// Four threads that meet so often a second, and do not want their CPUs half of the time, beside one of others on CPU 1. Where
+    /// they are pinned in the end, how often one was, and where there are beats.
+    fn held(has_had: fn(ThreadId, Nanos) -> Times) -> (Vec<Option<u32>>, usize, Vec<String>) {
+        let (mut b, mut machine) = four(has_had);
+        let at = go_on(&mut b, &mut machine, has_had, 1);
         // Who is released again is not pinned.
         let pins = |c: &&String| c.contains(" on ") && !c.contains("then") && !c.contains("beats");
         let pins = machine.calls.iter().filter(pins);
         let beats = machine.calls.iter().filter(|c| c.contains("beats")).cloned().collect();
-        (if b.placement.pinning { at } else { vec![None; 4] }, pins.count(), beats)
+        (at, pins.count(), beats)
+    }
+
+    /// For three seconds, with one of others on that CPU: where the threads are pinned then.
+    fn go_on(
+        b: &mut Balancer,
+        machine: &mut Scripted,
+        has_had: fn(ThreadId, Nanos) -> Times,
+        others: usize,
+    ) -> Vec<Option<u32>> {
+        let period = Nanos::from_millis(10);
+        for _ in 0..300 {
+            machine.now += period;
+            machine.busy[others] += period.scale(0.6);
+            for t in &b.membership.threads {
+                let cpu = t.place.cpu.unwrap_or(CpuId(0)).0 as usize;
+                machine.busy[cpu] += has_had(t.meta.id, period).ran;
+            }
+            b.point(machine, period, &mut []);
+        }
+        let at = b.membership.threads.iter().map(|t| t.place.cpu.map(|c| c.0));
+        if b.placement.pinning { at.collect() } else { vec![None; 4] }
     }
 
     /// The last has a fast CPU, and is ahead.
@@ -155,6 +172,18 @@ mod tests {
         assert_eq!(beats, ["beats on 1"]);
         // In phases of milliseconds the kernel divides them.
         assert_eq!(held(|id, until| meets(id, until, 100.0)).0, [None; 4]);
+    }
+
+    /// Would catch: threads that are crowded where others have come to.
+    #[test]
+    fn others_that_change_cpus_are_followed() {
+        let often = |id, until| meets(id, until, 2_000.0);
+        let (mut b, mut machine) = four(often);
+        for others in [1, 0, 1] {
+            let at = go_on(&mut b, &mut machine, often, others);
+            let beside = at.iter().filter(|cpu| **cpu == Some(others as u32)).count();
+            assert_eq!((beside, at.iter().flatten().count()), (1, 4), "{others}: {at:?}");
+        }
     }
 
     /// Would catch: a CPU that is left to others; threads that are crowded where others have nothing.

@@ -19,14 +19,19 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
             vec(thread, 1..=most_threads),
             vec(prop_oneof![Just(None), (1..=100u32).prop_map(|s| Some(f64::from(s) / 100.0))], m),
             vec(vec(any::<bool>(), m), masks),
+            prop_oneof![Just(Vec::new()), vec(0..2u32, m)],
             0..3u64,
             0..2u64,
         )
-            .prop_map(move |(threads, speeds, mut masks, point, coarse)| {
+            .prop_map(move |(threads, speeds, mut masks, mut others, point, coarse)| {
                 for mask in &mut masks {
                     if !mask.contains(&true) {
                         mask[0] = true;
                     }
+                }
+                // Others count only where there are two for each CPU in all.
+                if others.iter().sum::<u32>() as usize + threads.len() < 2 * m {
+                    others.clear();
                 }
                 let ms = |x: u64| Nanos::from_millis(x);
                 let threads: Vec<ThreadView> = threads
@@ -74,7 +79,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                     masks,
                     held: true,
                     taken: Vec::new(),
-                    others: Vec::new(),
+                    others,
                     tasks: Vec::new(),
                     memory: Vec::new(),
                     links: None,
@@ -85,8 +90,11 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
     })
 }
 
-fn counts(at: impl Iterator<Item = usize>, m: usize) -> Vec<usize> {
-    let mut counts = vec![0; m];
+/// Threads on each CPU, those of others included.
+fn counts(at: impl Iterator<Item = usize>, s: &Snapshot) -> Vec<usize> {
+    let mut counts: Vec<usize> = s.others.iter().map(|&n| n as usize).collect();
+    counts.resize(s.cpus.len(), 0);
+    let m = counts.len();
     for c in at {
         if c < m {
             counts[c] += 1;
@@ -131,7 +139,7 @@ fn most_even(s: &Snapshot) -> usize {
             .min()
             .unwrap_or(usize::MAX)
     }
-    go(s, 0, &mut vec![0; s.cpus.len()])
+    go(s, 0, &mut counts([].into_iter(), s))
 }
 
 proptest! {
@@ -141,12 +149,16 @@ proptest! {
     fn spreading_is_as_even_as_masks_permit(s in any_snapshot(7, 4)) {
         let mut plan = Plan::default();
         spread(&s, &mut plan);
-        let after = counts(applied(&s, &plan).into_iter(), s.cpus.len());
-        let before = counts(s.threads.iter().map(|t| t.cpu), s.cpus.len());
+        let after = counts(applied(&s, &plan).into_iter(), &s);
+        let before = counts(s.threads.iter().map(|t| t.cpu), &s);
         let nowhere = s.threads.iter().any(|t| t.movable && t.cpu >= s.cpus.len());
         // What is within one is left as it is, even where another choice were as even.
+        let squares = |counts: &[usize]| counts.iter().map(|c| c * c).sum::<usize>();
         if nowhere || apart(&before) > 1 {
-            prop_assert_eq!(after.iter().map(|c| c * c).sum::<usize>(), most_even(&s));
+            prop_assert_eq!(squares(&after), most_even(&s));
+        } else if s.others.contains(&1) {
+            // Who makes way for others.
+            prop_assert_eq!(squares(&after), squares(&before));
         } else {
             prop_assert!(plan.moves.is_empty());
         }
@@ -172,9 +184,9 @@ proptest! {
                 moved.sort_unstable();
                 moved.dedup();
                 prop_assert_eq!(moved.len(), plan.moves.len(), "{}: moved twice", info.name);
-                let before = counts(s.threads.iter().map(|t| t.cpu), s.cpus.len());
-                let after = counts(applied(s, &plan).into_iter(), s.cpus.len());
-                if before.iter().sum::<usize>() == s.threads.len() {
+                let before = counts(s.threads.iter().map(|t| t.cpu), s);
+                let after = counts(applied(s, &plan).into_iter(), s);
+                if s.threads.iter().all(|t| t.cpu < s.cpus.len()) {
                     prop_assert!(
                         apart(&after) <= apart(&before).max(1),
                         "{}: {before:?} -> {after:?}", info.name
@@ -263,7 +275,7 @@ fn spreading_makes_room_in_a_chain() {
     s.masks = vec![vec![true, true, false], vec![false, true, true]];
     let mut plan = Plan::default();
     assert!(spread(&s, &mut plan));
-    assert_eq!(counts(applied(&s, &plan).into_iter(), 3), [2, 2, 1]);
+    assert_eq!(counts(applied(&s, &plan).into_iter(), &s), [2, 2, 1]);
 }
 
 #[test]
