@@ -146,9 +146,8 @@ static uint64_t sleep_part(struct evenly_place *place, _Atomic uint64_t *as, str
 	return then;
 }
 
-/* A yield that takes longer has cost a slice, in ns; the next is soon after it within so many. */
+/* A yield that takes longer has cost a slice, in ns. */
 #define SLICE 1500000
-#define SOON 20000000
 
 /* A yield to a thread of the same program takes as long as one to others, and costs nothing: so it sleeps instead only while
  * evenly sees others. */
@@ -185,17 +184,15 @@ static void give(struct evenly_place *place, struct waits *waits, uint64_t now)
 	restore_slack();
 	bool is_proved = !GET(place->doubt);
 	if (is_proved && sleeps_instead(&at_places, now)) {
-		at_places.lost = sleep_part(place, &place->given, waits, here.began, now);
+		sleep_part(place, &place->given, waits, here.began, now);
 	} else if (here.spun < OFFERED) {
 		CALL(SYS_sched_yield);
 		uint64_t then = clock_ns(CLOCK_MONOTONIC), away = then - now;
 		if (away > OF_USE) {
 			count(&place->given, away);
 			here.spun = 0;
-			if (away > SLICE && is_proved) {
-				has_lost_slice(&at_places, then - at_places.lost < SOON, then);
-				at_places.lost = then;
-			}
+			if (away > SLICE && is_proved)
+				has_lost_slice(&at_places, then);
 		} else {
 			here.spun += then - (here.last > here.began ? here.last : here.began);
 		}

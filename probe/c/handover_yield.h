@@ -1,7 +1,7 @@
 /*
  * Threads that wait by sched_yield. Among threads of one program that is the best they can do. Beside another program each
- * call gives that one a whole slice of the kernel, and the thread forfeits its own: after some of these it sleeps instead, for
- * moments, keeps what it is due, and takes the CPU back when it wakes.
+ * call gives that one a whole slice of the kernel, and the thread forfeits its own: after some of these in short phases it sleeps
+ * instead, for moments, keeps what it is due, and takes the CPU back when it wakes.
  */
 #ifndef EVENLY_HANDOVER_YIELD_H
 #define EVENLY_HANDOVER_YIELD_H
@@ -18,9 +18,9 @@ static inline uint64_t slice_in_ticks(void)
 #endif
 }
 
-/* Who works for longer than this between two slices that it loses loses less by them than by sleeping: who wakes up may have to
- * wait until the slice of who runs meanwhile is over. */
-static inline uint64_t work_in_ticks(void)
+/* Who goes on for longer than this until it loses the next slice loses less by that than by sleeping: who wakes up may have to wait
+ * until the slice of who runs meanwhile is over. */
+static inline uint64_t long_in_ticks(void)
 {
 	return slice_in_ticks() / 4 * 3;
 }
@@ -32,6 +32,7 @@ static __thread struct {
 	uint64_t began; /* when the wait in which that was began */
 	struct waits waits; /* those before */
 	struct keeping keeping;
+	uint64_t lost; /* when it lost a slice last, or slept instead, ticks */
 } yields __attribute__((tls_model("initial-exec")));
 
 /* Whether it has slept instead. */
@@ -49,7 +50,7 @@ static bool has_kept(uint64_t now)
 	count(&shared->yields.traps, 1);
 	struct evenly_place *place = &shared->yields;
 	yields.slept = sleep_part(place, &place->slept, &yields.waits, yields.began, now);
-	yields.keeping.lost = ticks();
+	yields.lost = ticks();
 	errno = before;
 	return true;
 }
@@ -64,8 +65,11 @@ EXPORT int sched_yield(void)
 	int result = next();
 	if (shared && ticks() - before > slice_in_ticks()) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
-		has_lost_slice(&yields.keeping, before - yields.keeping.lost < work_in_ticks(), now);
-		yields.keeping.lost = ticks();
+		if (before - yields.lost < long_in_ticks())
+			has_lost_slice(&yields.keeping, now);
+		else
+			has_lost_first_slice(&yields.keeping, now);
+		yields.lost = ticks();
 		yields.keeps = sleeps_instead(&yields.keeping, now);
 	}
 	return result;

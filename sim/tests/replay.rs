@@ -1,10 +1,12 @@
 //! Recorded runs, shown to policies.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::{Event, GuardOptions, Observer};
-use evenly_model::Nanos;
+use evenly_engine::{Event, GuardOptions, Observer, PointRecord};
+use evenly_model::{CpuId, Nanos};
 use evenly_policies::by_name;
-use evenly_sim::{Barrier, Driver, DriverOptions, Replay, Scenario, Sim, replay};
+use evenly_sim::{
+    Barrier, Driver, DriverOptions, Kernel, Replay, Scenario, Sharing, Sim, Stranger, replay,
+};
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Default)]
@@ -96,6 +98,38 @@ fn arms_decide_again_what_they_decided() {
         assert_eq!((r.same, r.would_move), (r.points, r.moved), "{r:?}");
         assert_eq!(r.would_weigh, r.weighed);
         assert!(r.lacks.unwrap().contains("chooses its arms"));
+    }
+}
+
+/// Threads that block in short phases beside a program that computes: three, which divide evenly with it, and four, which do not. They
+/// are held, with the fewest where that one is, but for pauses of the guard. Would catch: threads of others that are
+/// counted live, and not in a replay; others that are no longer counted after a pause.
+#[test]
+fn threads_of_others_are_counted_again() {
+    for n in [3, 4] {
+        let s = Scenario {
+            sharing: Sharing::Slices(Nanos::from_millis(3)),
+            kernel: Kernel { reactive: true, rotate: None },
+            phases: 20_000,
+            barrier: Barrier::Block,
+            strangers: vec![Stranger::always(CpuId(1))],
+            ..Scenario::new(n, 2, Nanos::from_micros(200))
+        };
+        let events = recorded_of(s, "hybrid", true);
+        let points: Vec<_> = events
+            .iter()
+            .filter_map(|e| if let Event::Point(p) = e { Some(p) } else { None })
+            .collect();
+        let beside = |p: &PointRecord| p.held && !p.paused && p.others == [0, 1];
+        let pause = points.iter().position(|p| p.paused).unwrap();
+        for part in [&points[..pause], &points[pause..]] {
+            let held: Vec<_> = part.iter().filter(|p| beside(p)).collect();
+            assert!(held.len() > 10, "{n}: {} before or after {pause}", held.len());
+            let on = held[held.len() - 1].threads.iter().filter(|t| t.cpu == CpuId(1)).count();
+            assert_eq!(on, 1, "{n}");
+        }
+        let r = seen_by(&events, "hybrid");
+        assert_eq!((r.same, r.would_move), (r.points, r.moved), "{n}: {r:?}");
     }
 }
 

@@ -133,8 +133,9 @@ impl ThreadSummary {
         self.waited_s += other.waited_s;
         self.blocked_s += other.blocked_s;
         self.present_s += other.present_s;
-        // Open MPI binds each rank to one CPU after the other while it starts: what holds is how the last stay was.
-        if other.span.0 >= self.span.0 {
+        // Open MPI binds each rank to one CPU after the other while it starts: what holds is how the last stay was. Stays are
+        // added domain by domain.
+        if other.span.1 >= self.span.1 {
             self.own_mask = other.own_mask;
         }
         self.span = (self.span.0.min(other.span.0), self.span.1.max(other.span.1));
@@ -357,10 +358,13 @@ mod tests {
         let mut with = all.clone();
         with.add((domain(3), vec![bound], Vec::new()));
         assert!(with.threads[2].own_mask);
-        // Bound no more when it came back.
+        // Bound no more when it came back, whichever is added first.
         let later =
             ThreadSummary { span: (Nanos(u64::MAX), Nanos(u64::MAX)), ..stay(3, 1.0, 0, 0) };
         with.add((domain(4), vec![later], Vec::new()));
+        assert!(!with.threads[2].own_mask);
+        let earlier = ThreadSummary { own_mask: true, ..stay(3, 1.0, 0, 0) };
+        with.add((domain(5), vec![earlier], Vec::new()));
         assert!(!with.threads[2].own_mask);
         let merged = ThreadSummary { span: stay(2, 2.0, 4, 30).span, ..stay(2, 4.0, 4, 30) };
         assert_eq!(all.threads[0], merged);

@@ -1,5 +1,5 @@
 /* A library by which a yield costs a slice each time, as one beside another program does (-DLIBRARY), and a program that waits
- * by it: errno stays as it is. With an argument it spins, and somebody else yields for it. */
+ * by it: errno stays as it is. With `works` it works before each; with `spins` it spins, and somebody else yields for it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -70,12 +70,16 @@ static int spins(void)
 	return pthread_join(other, NULL);
 }
 
-static int yields(void)
+/* Between two calls it computes for so many ms. */
+static int yields(int ms)
 {
 	errno = 77;
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < CALLS; i++) {
+		for (clock_t end = clock() + ms * CLOCKS_PER_SEC / 1000; clock() < end;)
+			;
 		if (sched_yield() != 0 || errno != 77)
 			return 2;
+	}
 	return 0;
 }
 
@@ -86,7 +90,8 @@ int main(int count, char **words)
 	fflush(stdout);
 	if (fread(&byte, 1, 1, stdin) != 1)
 		return 1;
-	int status = count > 1 && words[1][0] ? spins() : yields();
+	char what = count > 1 ? words[1][0] : 0;
+	int status = what == 's' ? spins() : yields(what == 'w' ? 5 : 0);
 	printf("%d\n", slices);
 	return status;
 }
