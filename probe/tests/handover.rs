@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{built, has};
+use common::{HEADERS, built, has};
 use evenly_linux::breakpoints::{Memory, Unfit, hidden, unfit};
 use evenly_linux::modules::{Code, parse_code};
 use evenly_linux::proc::Proc;
@@ -599,9 +599,8 @@ fn a_place_is_found_again_and_room_ends() {
 
 /// Runs what checks a part of the library by itself, without a kernel.
 fn model(name: &str) {
-    let headers = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
     let output =
-        Command::new(built(name, "cc", &["-std=gnu11", "-Werror", headers])).output().unwrap();
+        Command::new(built(name, "cc", &["-std=gnu11", "-Werror", HEADERS])).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 

@@ -5,13 +5,12 @@
 
 mod common;
 
-use common::{built, has};
+use common::{HEADERS, built, has};
 use std::process::{Command, Output};
 
 fn run(program: &str, broken: u32, options: &[&str], arguments: &str) -> Output {
-    let headers = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
     let broken = format!("-DBROKEN={broken}");
-    let all = ["-std=gnu11", "-Werror", headers, &broken].into_iter();
+    let all = ["-std=gnu11", "-Werror", HEADERS, &broken].into_iter();
     let options: Vec<&str> = all.chain(options.iter().copied()).collect();
     // Where an order is missing a member may wait for ever.
     let mut run = Command::new("timeout");

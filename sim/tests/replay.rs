@@ -87,13 +87,10 @@ fn arms_decide_again_what_they_decided() {
             thread.work = Nanos(unit.0 * load);
         }
         let events = recorded_of(s, "auto", true);
-        let points = || {
-            let all = events.iter();
-            all.filter_map(|e| if let Event::Point(p) = e { Some(p) } else { None })
-        };
-        let acted = points().filter(|p| p.arm.as_deref() == Some("hpc-auto")).count();
-        assert!(if arm { 2 * acted > points().count() } else { acted == 0 }, "{acted}");
-        assert!(arm || points().filter(|p| p.agents).count() > 20);
+        let points = points(&events);
+        let acted = points.iter().filter(|p| p.arm.as_deref() == Some("hpc-auto")).count();
+        assert!(if arm { 2 * acted > points.len() } else { acted == 0 }, "{acted}");
+        assert!(arm || points.iter().filter(|p| p.agents).count() > 20);
         let r = seen_by(&events, "auto");
         assert_eq!((r.same, r.would_move), (r.points, r.moved), "{r:?}");
         assert_eq!(r.would_weigh, r.weighed);
@@ -101,9 +98,9 @@ fn arms_decide_again_what_they_decided() {
     }
 }
 
-/// Threads that block in short phases beside a program that computes: three, which divide evenly with it, and four, which do not. They
-/// are held, with the fewest where that one is, but for pauses of the guard. Would catch: threads of others that are
-/// counted live, and not in a replay; others that are no longer counted after a pause.
+/// Three threads that block in short phases divide evenly with a program that computes, four do not. Both are held, with the
+/// fewest where that one is, but for pauses of the guard. Would catch: threads of others that are counted live, and not in
+/// a replay; others that are no longer counted after a pause.
 #[test]
 fn threads_of_others_are_counted_again() {
     for n in [3, 4] {
@@ -116,10 +113,7 @@ fn threads_of_others_are_counted_again() {
             ..Scenario::new(n, 2, Nanos::from_micros(200))
         };
         let events = recorded_of(s, "hybrid", true);
-        let points: Vec<_> = events
-            .iter()
-            .filter_map(|e| if let Event::Point(p) = e { Some(p) } else { None })
-            .collect();
+        let points = points(&events);
         let beside = |p: &PointRecord| p.held && !p.paused && p.others == [0, 1];
         let pause = points.iter().position(|p| p.paused).unwrap();
         for part in [&points[..pause], &points[pause..]] {
@@ -131,6 +125,11 @@ fn threads_of_others_are_counted_again() {
         let r = seen_by(&events, "hybrid");
         assert_eq!((r.same, r.would_move), (r.points, r.moved), "{n}: {r:?}");
     }
+}
+
+fn points(events: &[Event]) -> Vec<&PointRecord> {
+    let all = events.iter();
+    all.filter_map(|e| if let Event::Point(p) = e { Some(p) } else { None }).collect()
 }
 
 fn seen_by(events: &[Event], policy: &str) -> Replay {

@@ -4,7 +4,7 @@
 use crate::Sensors;
 use crate::actuate::Action;
 use crate::balancer::Balancer;
-use crate::others::OFTEN_SLICES_PER_S;
+use crate::others::MEET_SLICES_PER_S;
 use evenly_model::{CpuSet, CpuView, Nanos};
 use evenly_policy::Mechanism;
 
@@ -78,7 +78,7 @@ impl Balancer {
         let alike = cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
         let mut threads = self.membership.threads.iter();
         let stops = self.placement.pinning
-            && self.placement.slices_per_s.is_some_and(|per_s| per_s < OFTEN_SLICES_PER_S);
+            && self.placement.slices_per_s.is_some_and(|per_s| per_s < MEET_SLICES_PER_S);
         alike && !stops && threads.all(|t| t.place.movable && everywhere(&masks[t.place.mask]))
     }
 
@@ -125,7 +125,7 @@ mod tests {
     /// they are pinned in the end, how often one was, and where there are beats.
     fn held(has_had: fn(ThreadId, Nanos) -> Times) -> (Vec<Option<u32>>, usize, Vec<String>) {
         let (mut b, mut machine) = four(has_had);
-        let at = go_on(&mut b, &mut machine, has_had, 1);
+        let at = go_on(&mut b, &mut machine, 1);
         // Who is released again is not pinned.
         let pins = |c: &&String| c.contains(" on ") && !c.contains("then") && !c.contains("beats");
         let pins = machine.calls.iter().filter(pins);
@@ -134,13 +134,8 @@ mod tests {
     }
 
     /// For three seconds, with one of others on that CPU: where the threads are pinned then.
-    fn go_on(
-        b: &mut Balancer,
-        machine: &mut Scripted,
-        has_had: fn(ThreadId, Nanos) -> Times,
-        others: usize,
-    ) -> Vec<Option<u32>> {
-        let period = Nanos::from_millis(10);
+    fn go_on(b: &mut Balancer, machine: &mut Scripted, others: usize) -> Vec<Option<u32>> {
+        let (has_had, period) = (machine.has_had.unwrap(), Nanos::from_millis(10));
         for _ in 0..300 {
             machine.now += period;
             machine.busy[others] += period.scale(0.6);
@@ -177,10 +172,9 @@ mod tests {
     /// Would catch: threads that are crowded where others have come to.
     #[test]
     fn others_that_change_cpus_are_followed() {
-        let often = |id, until| meets(id, until, 2_000.0);
-        let (mut b, mut machine) = four(often);
+        let (mut b, mut machine) = four(|id, until| meets(id, until, 2_000.0));
         for others in [1, 0, 1] {
-            let at = go_on(&mut b, &mut machine, often, others);
+            let at = go_on(&mut b, &mut machine, others);
             let beside = at.iter().filter(|cpu| **cpu == Some(others as u32)).count();
             assert_eq!((beside, at.iter().flatten().count()), (1, 4), "{others}: {at:?}");
         }

@@ -24,7 +24,7 @@ const SHARES: f64 = 0.05;
 /// 0.1 ms a CPU that changes hands comes back too late.
 const MOST_SLICES_PER_S: f64 = 5_000.0;
 /// And at least, where they meet so often that the kernel cannot divide phases into slices: every 2 ms or so.
-pub(crate) const OFTEN_SLICES_PER_S: f64 = 250.0;
+pub(crate) const MEET_SLICES_PER_S: f64 = 250.0;
 
 /// What is known of them.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Others {
 
     /// Whether they are given CPUs as often as who meets in short phases.
     pub(crate) fn meet_often(&self) -> bool {
-        self.are_given_more_than(OFTEN_SLICES_PER_S)
+        self.are_given_more_than(MEET_SLICES_PER_S)
     }
 
     /// Whether the clock of the scheduler is too slow for them.
@@ -138,17 +138,18 @@ impl Others {
         if seen == self.seen || as_many {
             self.on.clone_from(&seen);
         }
-        (self.since, self.busy, self.seen, self.waited) = (now, busy, seen, Nanos::ZERO);
-        self.own.fill(Nanos::ZERO);
+        self.begin(now, busy, seen);
     }
 
     /// A point at which nobody is to be looked for: what was done until then says nothing.
     pub(crate) fn skip(&mut self, now: Nanos) {
-        self.since = now;
-        self.busy.clear();
-        self.seen.clear();
+        self.begin(now, Vec::new(), Vec::new());
+    }
+
+    /// Begins a window: for how long each CPU had run something by then, and where others were in the one before.
+    fn begin(&mut self, now: Nanos, busy: Vec<Nanos>, seen: Vec<CpuId>) {
+        (self.since, self.busy, self.seen, self.waited) = (now, busy, seen, Nanos::ZERO);
         self.own.fill(Nanos::ZERO);
-        self.waited = Nanos::ZERO;
     }
 
     /// Ends a stretch that is long enough, or in which threads were pinned and now are not, or the other way round.

@@ -17,6 +17,9 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
+/// Where programs find the headers of the library of which they test a part by itself.
+pub const HEADERS: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
+
 /// A program of `tests/programs`, built once by this compiler with these options.
 pub fn built(source: &str, compiler: &str, options: &[&str]) -> PathBuf {
     static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);

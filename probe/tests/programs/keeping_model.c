@@ -1,14 +1,7 @@
 /* When a thread sleeps where it would yield (handover_keeping.h): says what is wrong, and ends with 1. */
 #include "handover_keeping.h"
 
-#include <stdio.h>
-
-static int wrong;
-#define EXPECT(what)                                    \
-	if (!(what)) {                                  \
-		printf("line %d: %s\n", __LINE__, #what); \
-		wrong = 1;                              \
-	}
+#include "expect.h"
 
 int main(void)
 {

@@ -1,14 +1,7 @@
 /* What is expected of a thread that waits (handover_waits.h): says what is wrong, and ends with 1. */
 #include "handover_waits.h"
 
-#include <stdio.h>
-
-static int wrong;
-#define EXPECT(what)                                    \
-	if (!(what)) {                                  \
-		printf("line %d: %s\n", __LINE__, #what); \
-		wrong = 1;                              \
-	}
+#include "expect.h"
 
 int main(void)
 {
