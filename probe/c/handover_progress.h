@@ -15,6 +15,9 @@
 /* It waits where it has done nothing but to look for so many ns: about what it costs to yield. Programs that look in between,
  * and go on with their work, would do so at each look. */
 #define LASTS 1000
+/* Open MPI yields at a look that found nothing, if it is told to; not where it counts what has come for others. So many looks
+ * without say that it does not. */
+#define YIELDED 64
 /* Places in code that call, of which a thread knows whom. */
 #define CALLERS 32
 
@@ -22,6 +25,7 @@ static __thread struct {
 	int depth;     /* one is called by the other */
 	bool waits;    /* nothing had come the last time */
 	unsigned yields; /* calls of sched_yield before it looked */
+	unsigned yielded; /* looks for which its library is taken to yield by itself, as it did in one before */
 	uint64_t turn; /* as that of loops */
 } looks __attribute__((tls_model("initial-exec")));
 
@@ -87,7 +91,7 @@ static bool looks_again(void)
 {
 	if (!looks.depth)
 		looks.yields = yields.calls;
-	if (looks.depth++ || !shared || !GET(shared->until) || GET(stands_down))
+	if (looks.depth++ || !shared || !GET(shared->until) || GET(stands_down) || looks.yielded)
 		return false;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), turn_of_loops = here.turn;
 	if (now - here.last >= AGAIN) {
@@ -120,8 +124,13 @@ static void looked(bool waits, bool found)
 	if (--looks.depth || !shared || !GET(shared->until))
 		return;
 	looks.waits = !found;
-	/* Where it is told to, Open MPI yields by itself. */
-	if (waits && !found && looks.yields == yields.calls)
+	if (looks.yields != yields.calls)
+		looks.yielded = YIELDED;
+	else if (looks.yielded)
+		looks.yielded--;
+	if (looks.yielded)
+		return;
+	if (waits && !found)
 		let_others_run();
 	here.last = clock_ns(CLOCK_MONOTONIC);
 }

@@ -1,6 +1,6 @@
 /* A library by whose functions ranks look for messages (-DLIBRARY), one that waits by them (-DWAITS), and a program that loads
- * that for itself alone: the other functions of these names are found from there. -DYIELDS: the library yields by itself.
- * -DWORKS: what waits does some work after each third look, for less than a microsecond. */
+ * that for itself alone: the other functions of these names are found from there. -DYIELDS=n: the library yields by itself
+ * at n of three looks. -DWORKS: what waits does some work after each third look, for less than a microsecond. */
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@ unsigned ucp_worker_progress(void *worker)
 int opal_progress(void)
 {
 #ifdef YIELDS
-	sched_yield();
+	if (looks % 3 < YIELDS)
+		sched_yield();
 #endif
 	return (int)ucp_worker_progress(&looks);
 }
