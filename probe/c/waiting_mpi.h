@@ -140,12 +140,44 @@ static inline uint32_t waits_for_all(uint32_t call, uint64_t key)
 	return size < 0 && GET(known_comms[place].key) == key ? all : call;
 }
 
-/* The same, and this rank has come to that call. */
-static inline uint32_t all_come(uint32_t object, const void *caller)
+/* Whether a call with this number is part of an exchange with some other ranks: it returns when what it is for has come, or is
+ * taken; and a program that does the same in each iteration makes as many of these calls in each. */
+static inline bool is_of_exchange(uint32_t call)
 {
-	if (object >> EVENLY_CALL_BITS == packed(0, EVENLY_PEER_ANYONE, EVENLY_ALL) >> EVENLY_CALL_BITS && ranks.team
-		&& mpi.pid == pid)
+	switch (call) {
+	case CALL_Send: case CALL_Ssend: case CALL_Rsend: case CALL_Recv: case CALL_Sendrecv: case CALL_Sendrecv_replace:
+	case CALL_Send_c: case CALL_Ssend_c: case CALL_Rsend_c: case CALL_Recv_c: case CALL_Sendrecv_c:
+	case CALL_Sendrecv_replace_c: case CALL_Wait: case CALL_Waitall: case CALL_Waitany: case CALL_Win_fence:
+	case CALL_Win_complete: case CALL_Win_wait:
+	/* From one to all, or the other way. */
+	case CALL_Bcast: case CALL_Gather: case CALL_Gatherv: case CALL_Scatter: case CALL_Scatterv: case CALL_Reduce:
+	case CALL_Bcast_c: case CALL_Gather_c: case CALL_Gatherv_c: case CALL_Scatter_c: case CALL_Scatterv_c:
+	case CALL_Reduce_c: case CALL_Scan: case CALL_Exscan: case CALL_Scan_c: case CALL_Exscan_c:
+	/* For all of a communicator that has not all ranks, or for neighbours. */
+	case CALL_Barrier: case CALL_Allgather: case CALL_Allgatherv: case CALL_Alltoall: case CALL_Alltoallv:
+	case CALL_Alltoallw: case CALL_Allreduce: case CALL_Reduce_scatter: case CALL_Reduce_scatter_block:
+	case CALL_Allgather_c: case CALL_Allgatherv_c: case CALL_Alltoall_c: case CALL_Alltoallv_c: case CALL_Alltoallw_c:
+	case CALL_Allreduce_c: case CALL_Reduce_scatter_c: case CALL_Reduce_scatter_block_c:
+	case CALL_Neighbor_allgather: case CALL_Neighbor_allgatherv: case CALL_Neighbor_alltoall:
+	case CALL_Neighbor_alltoallv: case CALL_Neighbor_alltoallw: case CALL_Neighbor_allgather_c:
+	case CALL_Neighbor_allgatherv_c: case CALL_Neighbor_alltoall_c: case CALL_Neighbor_alltoallv_c:
+	case CALL_Neighbor_alltoallw_c:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* This rank has come to the call that publishes this. */
+static inline uint32_t comes(uint32_t object, const void *caller)
+{
+	uint32_t call = object % (1 << EVENLY_CALL_BITS);
+	if (!ranks.team || mpi.pid != pid || GET(mpi.several))
+		return object;
+	if (object == packed(call, EVENLY_PEER_ANYONE, EVENLY_ALL))
 		comes_to_all(caller);
+	else if (is_of_exchange(call))
+		comes_to_exchange(caller);
 	return object;
 }
 
@@ -161,8 +193,8 @@ static inline uint64_t key_in_fortran(long comm)
 
 #define IN_C_FOR(name, peer, comm) waits_for(CALL_##name, (int)peer, key_in_c(comm))
 #define IN_FORTRAN_FOR(name, peer, comm) waits_for(CALL_##name, *(const int *)peer, key_in_fortran(comm))
-#define IN_C_FOR_ALL(name, comm) all_come(waits_for_all(CALL_##name, key_in_c(comm)), CALLER)
-#define IN_FORTRAN_FOR_ALL(name, comm) all_come(waits_for_all(CALL_##name, key_in_fortran(comm)), CALLER)
+#define IN_C_FOR_ALL(name, comm) waits_for_all(CALL_##name, key_in_c(comm))
+#define IN_FORTRAN_FOR_ALL(name, comm) waits_for_all(CALL_##name, key_in_fortran(comm))
 
 static void drop_key(uint64_t key, uint32_t slot)
 {
@@ -391,6 +423,7 @@ static COLD void became_rank(const void *caller)
 			end_write(line);
 		}
 		joins_ranks((uint32_t)mpi.ranks);
+		calls.first = true;
 	}
 	errno = before;
 }
@@ -419,6 +452,7 @@ static inline void leave_mpi(line_t **entered)
 	stamp.of = EVENLY_STAMP_NONE;
 	if (!has_waited(*entered))
 		return;
+	goes_on_with_ranks();
 	change_at(*entered, EVENLY_COMPUTING, 0, ns_at(t));
 	here.outer = NULL;
 }
@@ -428,7 +462,7 @@ static inline void leave_mpi(line_t **entered)
 	line_t *entered __attribute__((cleanup(leave_mpi))) =                           \
 		begins_to_wait(__builtin_frame_address(0));                             \
 	if (entered)                                                                    \
-		enter_mpi(entered, state, object)
+		enter_mpi(entered, state, comes(object, CALLER))
 
 #define FORTRAN(symbol, n, kind, object, before, after)      \
 	EXPORT void symbol(P##n);                            \
@@ -465,8 +499,8 @@ static inline void leave_mpi(line_t **entered)
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)       \
 	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, IN_FORTRAN_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
 #define CALL_ALL(name, fortran, n, kind, comm)                                        \
-	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all()) \
-	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all())
+	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING) \
+	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, NOTHING)
 /* The error is behind what C has. */
 #define CALL_NEW(name, fortran, n, kind, made)                                        \
 	IN_C(name, n, kind, CALL_##name, NOTHING, made_in_c(entered, result, a##made)) \
@@ -487,7 +521,7 @@ static inline void leave_mpi(line_t **entered)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)                                    \
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
 #define CALL_LARGE_ALL(name, n, kind, comm)                                           \
-	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all())
+	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING)
 #else
 #define CALL_LARGE(name, n, kind)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)

@@ -198,20 +198,25 @@ static inline uint64_t all_there(const line_t *line, uint64_t entered)
 	return opened > entered + EVENLY_CLOCKS && GET(team->finished) == GET(line->object) ? opened : 0;
 }
 
-/* Whether this is the last of so many members that arrive at barrier number `barrier` of a region. In `arrivals` are the
- * number of the last barrier at which a member has arrived, times 2^32, and how many have. A member that was not
- * counted, since counting began or another was cancelled, is missed at one barrier and not at the next. */
-static bool is_last_at(struct evenly_note *team, uint32_t barrier, uint32_t members)
+/* `arrivals` is the number of the barrier at which members have arrived last, times this, and how many of them. Numbers have 44
+ * bits; those of ranks are of calls (waiting_ranks.h). */
+#define ARRIVALS (UINT64_C(1) << 20)
+/* A number that is so much higher is of long ago, as they begin again after the highest: no member is that far ahead. */
+#define FAR (UINT64_C(1) << 22)
+
+/* Whether this is the last of so many members that arrive at barrier number `barrier`. A member that was not counted, since
+ * counting began or another was cancelled, is missed at one barrier and not at the next. */
+static bool is_last_at(struct evenly_note *team, uint64_t barrier, uint32_t members)
 {
-	uint64_t seen = GET(team->arrivals), with_this = 0;
+	uint64_t seen = GET(team->arrivals), this = barrier * ARRIVALS, with_this = 0;
 	for (unsigned tries = 0; tries < TRIES; tries++) {
-		int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - barrier);
-		if (ahead > 0)
+		int64_t ahead = (int64_t)(seen / ARRIVALS * ARRIVALS - this);
+		if (ahead > 0 && (uint64_t)ahead < FAR * ARRIVALS)
 			return false;
-		with_this = ahead == 0 ? seen + 1 : (uint64_t)barrier << 32 | 1;
+		with_this = ahead == 0 ? seen + 1 : this + 1;
 		if (atomic_compare_exchange_weak_explicit(&team->arrivals, &seen, with_this, memory_order_relaxed,
 			    memory_order_relaxed))
-			return (uint32_t)with_this == members;
+			return with_this % ARRIVALS == members;
 	}
 	return false;
 }

@@ -341,7 +341,10 @@ mod tail_calls {
     }
 }
 
-each_mpi! { a_region_that_ends_in_a_call_of_mpi, ranks_announce_openings_with_what_they_compute }
+each_mpi! {
+    a_region_that_ends_in_a_call_of_mpi, ranks_announce_openings_with_what_they_compute,
+    an_exchange_of_ranks_opens_once, ranks_that_do_not_exchange_alike_are_left_alone_while_they_do_not,
+}
 
 fn a_region_that_ends_in_a_call_of_mpi(mpi: &str) {
     let program = built("tails", &format!("mpicc.{mpi}"), &["-fopenmp", "-O2", "-DMPI"]);
@@ -355,6 +358,61 @@ fn ranks_announce_openings_with_what_they_compute(mpi: &str) {
     let mut command = Command::new(format!("mpirun.{mpi}"));
     common::as_root(&mut command).args(["-n", "2"]).arg(program);
     announces(&mut command, common::calls_of(mpi), OBSERVED);
+}
+
+/// Two ranks that exchange three messages after each phase; one of them one more as long as `apart`.
+fn exchanging(mpi: &str, apart: &str, options: &[&str]) -> Command {
+    let apart = format!("-DAPART={apart}");
+    let options = [&["-DRANKS", "-DEXCHANGES", &apart], options].concat();
+    let program = built("phases", &format!("mpicc.{mpi}"), &options);
+    let mut command = Command::new(format!("mpirun.{mpi}"));
+    common::as_root(&mut command).args(["-n", "2"]).arg(program);
+    command
+}
+
+/// Waits until such ranks have that many messages for an opening, first of the first kind and then of the others.
+fn messages_of_an_opening(mpi: &str, apart: &str, wanted: &[std::ops::Range<f64>]) {
+    use evenly_phase::Measured;
+    use evenly_testing::wait_for;
+    let mapping = Mapping::new().unwrap();
+    let (barriers, mut reader) = (mapping.openings().unwrap(), mapping.reader().unwrap());
+    let mut command = exchanging(mpi, apart, &["-DMS=0.2"]);
+    let mut child = probed(&mut command, common::calls_of(mpi), &mapping).spawn().unwrap();
+    wait_for("the team", || barriers.follow(&threads_below(&child)));
+    let mut counts = || {
+        // Again and again, as it holds for some seconds only.
+        barriers.measure(Measured::Phases);
+        let mut seen = Vec::new();
+        reader.read(Nanos::ZERO, &mut seen).unwrap();
+        let waits = seen.iter().map(|s| s.waits).max().unwrap();
+        (f64::from(waits), f64::from(barriers.last().phase))
+    };
+    let (mut waits, mut openings) = counts();
+    for wanted in wanted {
+        wait_for("openings, or none", || {
+            let now = counts();
+            if now.0 - waits < 1000.0 {
+                return None;
+            }
+            let found = (now.0 - waits) / (now.1 - openings).max(1.0);
+            (waits, openings) = now;
+            wanted.contains(&found).then_some(())
+        });
+    }
+    end(&mut child);
+}
+
+/// Would catch: an opening at each message; none, as ranks count differently; phases that are cut where one waits.
+fn an_exchange_of_ranks_opens_once(mpi: &str) {
+    announces(&mut exchanging(mpi, "0", &[]), common::calls_of(mpi), OBSERVED);
+    messages_of_an_opening(mpi, "0", &[2.7..3.6]);
+}
+
+/// Would catch: openings at calls that have nothing to do with each other, as the first ones after each call for all; ranks that
+/// are left alone for ever, or each at another time.
+fn ranks_that_do_not_exchange_alike_are_left_alone_while_they_do_not(mpi: &str) {
+    // A call for all comes behind 189 messages.
+    messages_of_an_opening(mpi, "turn < 10000", &[170.0..1000.0, 2.7..3.6]);
 }
 
 #[test]

@@ -1,10 +1,15 @@
 // Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4. With REGIONS each
 // phase is a parallel region. Compiled without OpenMP they meet at two barriers of POSIX threads in turn; with RANKS they
-// are ranks of MPI. With SITES they go through fifteen regions with a barrier in the middle of each and one at its end, and
+// are ranks of MPI. With EXCHANGES these send each other three messages in place of that, and meet in every 64th phase alone; as
+// long as APART the first one sends itself a fourth. With MS the first one computes for so many ms. With SITES they go through fifteen regions with a barrier in the middle of each and one at its end, and
 // the n-th of the thirty phases takes 1 + n / 5 ms of both. With -O2 such a region ends by a jump to its last barrier.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
+
+#ifndef MS
+#define MS 2
+#endif
 
 static double cpu(void)
 {
@@ -22,7 +27,7 @@ static void computes_for(double ms)
 
 static inline void computes(int number)
 {
-	computes_for(2 * (1 + number));
+	computes_for(MS * (1 + number));
 }
 
 #ifdef RANKS
@@ -33,9 +38,17 @@ int main(void)
 	int rank;
 	MPI_Init(NULL, NULL);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	for (;;) {
+	for (int turn = 1;; turn++) {
 		int sum = 0;
 		computes(rank);
+#ifdef EXCHANGES
+		for (int i = turn % 64 ? 0 : 3; i < 3 + (rank == 0 && (APART)); i++) {
+			int with = i < 3 ? !rank : rank;
+			MPI_Sendrecv(&turn, 1, MPI_INT, with, i, &sum, 1, MPI_INT, with, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		}
+		if (turn % 64)
+			continue;
+#endif
 		MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	}
 }
