@@ -5,6 +5,8 @@
  * have fewer, and to pass on more than there are does no harm. That the numbers are right, for each MPI that is there,
  * is tested (probe/tests).
  *
+ * Those that send stand together, from Send on: waiting_mpi.h goes by that.
+ *
  * MPI      for one or some others: point to point, completion and tests of it, one-sided synchronisation
  * COLLECTIVE  for all of a communicator
  *

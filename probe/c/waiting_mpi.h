@@ -31,7 +31,10 @@ enum {
 #undef CALL_LARGE
 #undef CALL_LARGE_PEER
 #undef CALL_LARGE_ALL
-	CALLS
+	CALLS,
+	/* These stand together in the table. */
+	FIRST_THAT_SENDS = CALL_Send,
+	LAST_THAT_SENDS = CALL_Neighbor_alltoallw_c
 };
 _Static_assert(CALLS <= 1 << EVENLY_CALL_BITS, "each call has a number");
 _Static_assert(EVENLY_CALL_BITS + EVENLY_PEER_BITS + EVENLY_RANK_BITS == 32, "they fill a word");
@@ -145,26 +148,14 @@ static inline uint32_t waits_for_all(uint32_t call, uint64_t key)
 static inline bool is_of_exchange(uint32_t call)
 {
 	switch (call) {
-	case CALL_Send: case CALL_Ssend: case CALL_Rsend: case CALL_Recv: case CALL_Sendrecv: case CALL_Sendrecv_replace:
-	case CALL_Send_c: case CALL_Ssend_c: case CALL_Rsend_c: case CALL_Recv_c: case CALL_Sendrecv_c:
-	case CALL_Sendrecv_replace_c: case CALL_Wait: case CALL_Waitall: case CALL_Waitany: case CALL_Win_fence:
-	case CALL_Win_complete: case CALL_Win_wait:
-	/* From one to all, or the other way. */
-	case CALL_Bcast: case CALL_Gather: case CALL_Gatherv: case CALL_Scatter: case CALL_Scatterv: case CALL_Reduce:
-	case CALL_Bcast_c: case CALL_Gather_c: case CALL_Gatherv_c: case CALL_Scatter_c: case CALL_Scatterv_c:
-	case CALL_Reduce_c: case CALL_Scan: case CALL_Exscan: case CALL_Scan_c: case CALL_Exscan_c:
-	/* For all of a communicator that has not all ranks, or for neighbours. */
-	case CALL_Barrier: case CALL_Allgather: case CALL_Allgatherv: case CALL_Alltoall: case CALL_Alltoallv:
-	case CALL_Alltoallw: case CALL_Allreduce: case CALL_Reduce_scatter: case CALL_Reduce_scatter_block:
-	case CALL_Allgather_c: case CALL_Allgatherv_c: case CALL_Alltoall_c: case CALL_Alltoallv_c: case CALL_Alltoallw_c:
-	case CALL_Allreduce_c: case CALL_Reduce_scatter_c: case CALL_Reduce_scatter_block_c:
-	case CALL_Neighbor_allgather: case CALL_Neighbor_allgatherv: case CALL_Neighbor_alltoall:
-	case CALL_Neighbor_alltoallv: case CALL_Neighbor_alltoallw: case CALL_Neighbor_allgather_c:
-	case CALL_Neighbor_allgatherv_c: case CALL_Neighbor_alltoall_c: case CALL_Neighbor_alltoallv_c:
-	case CALL_Neighbor_alltoallw_c:
+	case CALL_Recv: case CALL_Recv_c: case CALL_Wait: case CALL_Waitall: case CALL_Waitany:
+	case CALL_Win_fence: case CALL_Win_complete: case CALL_Win_wait:
 		return true;
-	default:
+	/* Of a copy, which nobody waits for. */
+	case CALL_Bsend: case CALL_Bsend_c:
 		return false;
+	default:
+		return call >= FIRST_THAT_SENDS && call <= LAST_THAT_SENDS;
 	}
 }
 
@@ -499,7 +490,7 @@ static inline void leave_mpi(line_t **entered)
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)       \
 	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, IN_FORTRAN_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
 #define CALL_ALL(name, fortran, n, kind, comm)                                        \
-	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING) \
+	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING)            \
 	IN_FORTRAN(fortran, WITH_ERROR_##n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, NOTHING)
 /* The error is behind what C has. */
 #define CALL_NEW(name, fortran, n, kind, made)                                        \

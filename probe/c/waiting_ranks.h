@@ -36,10 +36,11 @@ static struct {
 #define BRIEF 50000
 /* Nor one of less than this part of the longest. */
 #define BRIEF_PART 8
-/* Calls that do not end in an opening until exchanges are left alone; so many of these are made up for by one that does. */
+/* Exchanges are left alone after so many calls that led to no opening, and one that did makes up for so many of these. */
 #define IN_VAIN 1024
 #define WORTH_IT 128
-/* Ranks look at the same time whether they should still be left alone: in one of so many spans of 2^27 ns. */
+/* Ranks that are left alone look all at the same time whether they still should be: in one of so many spans of 2^27 ns. The clock is
+ * asked once in so many calls. */
 #define SPANS 32
 #define UNASKED 16
 

@@ -1,8 +1,9 @@
 // Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4. With REGIONS each
 // phase is a parallel region. Compiled without OpenMP they meet at two barriers of POSIX threads in turn; with RANKS they
-// are ranks of MPI. With EXCHANGES these send each other three messages in place of that, and meet in every 64th phase alone; as
-// long as APART the first one sends itself a fourth. With MS the first one computes for so many ms. With SITES they go through fifteen regions with a barrier in the middle of each and one at its end, and
-// the n-th of the thirty phases takes 1 + n / 5 ms of both. With -O2 such a region ends by a jump to its last barrier.
+// are ranks of MPI. With EXCHANGES these send each other three messages after each phase, and meet after every 64th alone; as long
+// as APART the first one sends itself a fourth. With MS the first one computes for so many ms. With SITES they go through fifteen
+// regions with a barrier in the middle of each and one at its end, and the n-th of the thirty phases takes 1 + n / 5 ms of both.
+// With -O2 such a region ends by a jump to its last barrier.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
