@@ -46,6 +46,7 @@ static int lets_go(void *library);
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,22 @@ static __thread struct {
 	/* The clock: ns at a tick, and for how many ticks from there that holds. */
 	uint64_t at_ticks, at_ns, holds, mult;
 } here __attribute__((tls_model("initial-exec"))) = { .generation = 1 };
+
+/* Past the wrapper of this library. */
+static _Atomic(void *) next_syscall;
+static COLD void *find_syscall(void)
+{
+	void *at = dlsym(RTLD_NEXT, "syscall");
+	atomic_store_explicit(&next_syscall, at, memory_order_relaxed);
+	return at;
+}
+
+static inline long (*to_kernel(void))(long, ...)
+{
+	void *at = atomic_load_explicit(&next_syscall, memory_order_relaxed);
+	return (long (*)(long, ...))(LIKELY(at) ? at : find_syscall());
+}
+#define SYSCALL(...) to_kernel()(__VA_ARGS__)
 
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
@@ -188,6 +205,9 @@ static line_t *mine(void);
 static inline void change(line_t *line, uint8_t state, uint32_t object);
 #include "waiting_phases.h"
 #include "waiting_team.h"
+static void is_no_member(void);
+/* This process is a rank of MPI. */
+static bool has_ranks;
 
 /* This process, or what started it, has set affinity masks (waiting_masks.h). */
 static _Atomic bool sets_masks;
@@ -226,7 +246,7 @@ static line_t *claim(uint8_t kind)
 	if (GET(line->seq) & 1)
 		SET(line->seq, GET(line->seq) + 1);
 	begin_write(line);
-	SET(line->tid, (uint32_t)syscall(SYS_gettid));
+	SET(line->tid, (uint32_t)SYSCALL(SYS_gettid));
 	SET(line->pid, pid);
 	SET(line->registered, clock_ns(CLOCK_BOOTTIME));
 	SET(line->entered, now());
@@ -284,6 +304,7 @@ static void thread_ends(void *value)
 	(void)value;
 	if (here.generation != *generation || !here.line)
 		return;
+	is_no_member();
 	give_back(here.line, pid);
 	here.line = NULL;
 	for (unsigned i = 0; i < NESTING; i++) {
@@ -543,12 +564,14 @@ static inline void leave(line_t **entered)
 #define AS(name) evenly_##name
 __asm__(".symver evenly_pthread_cond_wait,pthread_cond_wait@@GLIBC_2.3.2");
 __asm__(".symver evenly_pthread_cond_timedwait,pthread_cond_timedwait@@GLIBC_2.3.2");
+__asm__(".symver evenly_pthread_cond_signal,pthread_cond_signal@@GLIBC_2.3.2");
+__asm__(".symver evenly_pthread_cond_broadcast,pthread_cond_broadcast@@GLIBC_2.3.2");
 #else
 #define CONDITION NULL
 #define AS(name) name
 #endif
 
-static _Atomic(void *) cond_wait, cond_timedwait;
+static _Atomic(void *) cond_wait, cond_timedwait, cond_signal, cond_broadcast;
 
 /* Looks for an MPI library that this library does not wrap, and reports it: it is the reason why no rank is seen to
  * wait. Looked at the start, as a program may never reach its end; and at the end, for modules that it has loaded
@@ -574,7 +597,7 @@ static void look_for_mpi(void)
 
 /* Of these there is one each. */
 static const char *const of_posix[] = {
-	"pthread_barrier_wait", "pthread_barrier_init", "pthread_cond_clockwait", "dlclose", "pthread_create", "pthread_key_create", "sched_getaffinity", "pthread_getaffinity_np", "sched_setaffinity",
+	"pthread_barrier_wait", "pthread_barrier_init", "pthread_cond_clockwait", "dlclose", "pthread_create", "pthread_key_create", "sched_yield", "sched_getaffinity", "pthread_getaffinity_np", "sched_setaffinity",
 	"pthread_setaffinity_np", "pthread_attr_setaffinity_np",
 };
 
@@ -583,6 +606,7 @@ static const char *const of_posix[] = {
 __attribute__((constructor)) static void begin(void)
 {
 	int before = errno;
+	find_syscall();
 	bool needs_line = attach();
 	attached = true;
 	if (needs_line)
@@ -596,6 +620,8 @@ __attribute__((constructor)) static void begin(void)
 		find_openmp(NULL, NULL);
 	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
 	look_up(&cond_timedwait, "pthread_cond_timedwait", CONDITION, NULL);
+	look_up(&cond_signal, "pthread_cond_signal", CONDITION, NULL);
+	look_up(&cond_broadcast, "pthread_cond_broadcast", CONDITION, NULL);
 }
 
 static inline void *known_condition(_Atomic(void *) *slot, const char *name)
@@ -618,7 +644,25 @@ EXPORT int dlclose(void *library)
 	return result;
 }
 
+/* The team of a place: its line, plus 2^32 times the generation in which that is true. NULL where there is no line for it. */
+static struct evenly_note *team_at(_Atomic uint64_t *slot)
+{
+	uint64_t seen = GET(*slot);
+	if (LIKELY(seen >> 32 == *generation))
+		return &notes[(uint32_t)seen - 1];
+	line_t *line = claim(EVENLY_TEAM);
+	if (!line)
+		return NULL;
+	uint64_t own = (uint64_t)*generation << 32 | number_of(line);
+	if (atomic_compare_exchange_strong(slot, &seen, own))
+		return note_of(line);
+	/* Another thread was first. */
+	give_back(line, pid);
+	return &notes[(uint32_t)seen - 1];
+}
+
 #include "waiting_barriers.h"
+#include "waiting_own.h"
 
 /* There are so many keys (PTHREAD_KEYS_MAX), and this library has one. Without it lines of threads that end are given back
  * when the process has ended. */
@@ -629,33 +673,6 @@ EXPORT int pthread_key_create(pthread_key_t *made, void (*ends)(void *))
 	if (result == EAGAIN && atomic_exchange(&keeps_key, false) && pthread_key_delete(key) == 0)
 		result = next(made, ends);
 	return result;
-}
-
-EXPORT int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex);
-int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex)
-{
-	int (*next)(pthread_cond_t *, pthread_mutex_t *) = known_condition(&cond_wait, "pthread_cond_wait");
-	WAITS(EVENLY_LOCK, name_of(condition));
-	return next(condition, mutex);
-}
-
-EXPORT int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex,
-	const struct timespec *until);
-int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
-{
-	int (*next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *) =
-		known_condition(&cond_timedwait, "pthread_cond_timedwait");
-	WAITS(EVENLY_LOCK, name_of(condition));
-	return next(condition, mutex, until);
-}
-
-EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
-	const struct timespec *until)
-{
-	int (*next)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *) =
-		NEXT("pthread_cond_clockwait");
-	WAITS(EVENLY_LOCK, name_of(condition));
-	return next(condition, mutex, clock, until);
 }
 
 #include "waiting_masks.h"

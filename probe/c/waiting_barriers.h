@@ -50,26 +50,13 @@ EXPORT int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrie
 	return result;
 }
 
-/* The team of all barriers for so many: its line, plus 2^32 times the generation in which that is true. */
+/* The teams of all barriers for so many. */
 #define TEAMS 16
 static _Atomic uint64_t teams[TEAMS];
 
-/* NULL where there is no line for it. */
 static struct evenly_note *team_for(uint32_t members)
 {
-	_Atomic uint64_t *slot = &teams[members % TEAMS];
-	uint64_t seen = GET(*slot);
-	if (LIKELY(seen >> 32 == *generation))
-		return &notes[(uint32_t)seen - 1];
-	line_t *line = claim(EVENLY_TEAM);
-	if (!line)
-		return NULL;
-	uint64_t own = (uint64_t)*generation << 32 | number_of(line);
-	if (atomic_compare_exchange_strong(slot, &seen, own))
-		return note_of(line);
-	/* Another thread was first. */
-	give_back(line, pid);
-	return &notes[(uint32_t)seen - 1];
+	return team_at(&teams[members % TEAMS]);
 }
 
 /* A thread arrives at a barrier; its team, NULL where it is not observed. */

@@ -75,9 +75,9 @@ static bool leaves_cpu_of_parent(void)
 {
 	int before = errno;
 	unsigned long mask[EVENLY_CPUS / (8 * sizeof(long))] = { 0 };
-	long size = pins() ? syscall(SYS_sched_getaffinity, 0, sizeof mask, mask) : 0;
+	long size = pins() ? SYSCALL(SYS_sched_getaffinity, 0, sizeof mask, mask) : 0;
 	bool leaves = size > 0 && without_evenly((size_t)size, (cpu_set_t *)mask)
-		&& syscall(SYS_sched_setaffinity, 0, (size_t)size, mask) == 0;
+		&& SYSCALL(SYS_sched_setaffinity, 0, (size_t)size, mask) == 0;
 	errno = before;
 	return leaves;
 }
@@ -105,7 +105,7 @@ static void mark(uint32_t process)
 /* Whether a number stands for a thread of this process, as calls for masks have it. */
 static bool is_of_this_process(pid_t thread)
 {
-	return thread == 0 || syscall(SYS_tgkill, getpid(), thread, 0) == 0;
+	return thread == 0 || SYSCALL(SYS_tgkill, getpid(), thread, 0) == 0;
 }
 
 /* Masks were set in a process, given by itself or by a thread. */

@@ -88,10 +88,10 @@ static uint32_t site_of(const void *at)
 	return place;
 }
 
-/* A thread has computed for so many ns in the phase that has ended. */
-static void learns(uint32_t computed)
+/* A thread has computed for so many ns in the phase that has ended, which began at this place in `sites`. */
+static void learns(uint32_t i, uint64_t took)
 {
-	uint32_t i = computes.site, usual = computes.sites[i].usual;
+	uint32_t computed = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX, usual = computes.sites[i].usual;
 	computes.sites[i].usual = usual ? usual / 2 + computed / 2 : computed;
 	if (computes.sites[i].learnt >= LEARNT)
 		return;
@@ -99,27 +99,32 @@ static void learns(uint32_t computed)
 	computes.sites[i].worth += (uint32_t)(more / (int64_t)++computes.sites[i].learnt);
 }
 
-/* A member has finished a phase, and the next one begins at this place. That is expected to take what those took that
- * began there, the last one as much as all before. */
-static COLD void finishes(struct evenly_note *team, const void *at)
+/* The phase of a member has ended, and its next one begins at this place. That is expected to take what those took that
+ * began there, the last one as much as all before: it is returned. */
+static uint32_t goes_to(struct evenly_note *team, const void *at)
 {
-	bool timed = GET(team->measured) >= EVENLY_TIMED;
-	uint64_t t = timed || computes.began ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
-	if (computes.began) {
-		uint64_t took = t - computes.began;
-		learns(took < UINT32_MAX ? (uint32_t)took : UINT32_MAX);
-		computes.began = 0;
-	}
 	uint32_t worth = computes.sites[computes.site].worth;
 	if (worth)
 		atomic_fetch_add_explicit(&team->home, worth / EVENLY_WORTH + 1, memory_order_relaxed);
 	computes.site = site_of(at);
+	return computes.sites[computes.site].usual;
+}
+
+/* A member has finished a phase, and the next one begins at this place. */
+static COLD void finishes(struct evenly_note *team, const void *at)
+{
+	bool timed = GET(team->measured) >= EVENLY_TIMED;
+	uint64_t t = timed || computes.began ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
+	if (computes.began)
+		learns(computes.site, t - computes.began);
+	computes.began = 0;
+	uint32_t expected = goes_to(team, at);
 	line_t *line = timed ? mine() : NULL;
 	if (!line)
 		return;
 	struct evenly_note *note = note_of(line);
 	SET(note->base, t);
-	SET(note->expected, computes.sites[computes.site].usual);
+	SET(note->expected, expected);
 	SET(note->finished, GET(team->phase));
 }
 
@@ -152,22 +157,35 @@ static bool can_be_long(const struct evenly_note *team)
 	return !least || (line && GET(note_of(line)->expected) > least);
 }
 
-/* A phase begins. Nothing is measured for an evenly that is gone. */
-static COLD void announce(struct evenly_note *team)
+/* A phase begins: says so, without a call of the kernel. Which helpers are to be woken, as a set. Nothing is measured for an evenly
+ * that is gone. */
+static uint32_t announces_opening(struct evenly_note *team)
 {
-	int before = errno;
 	uint64_t t = clock_ns(CLOCK_MONOTONIC);
 	SET(team->opened, t);
 	SET(team->meets, GET(team->meets) + atomic_exchange_explicit(&team->home, 0, memory_order_relaxed));
 	atomic_fetch_add_explicit(&team->phase, 1, memory_order_release);
 	uint32_t armed = GET(team->armed);
-	if (armed && can_be_long(team))
-		syscall(SYS_futex, &team->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed);
+	if (armed && !can_be_long(team))
+		armed = 0;
 	if (t / UINT64_C(1000000000) > GET(team->until)) {
 		SET(team->armed, 0);
 		SET(team->measured, EVENLY_UNMEASURED);
 	}
+	return armed;
+}
+
+static void wake_helpers(struct evenly_note *team, uint32_t which)
+{
+	int before = errno;
+	if (which)
+		SYSCALL(SYS_futex, &team->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, which);
 	errno = before;
+}
+
+static COLD void announce(struct evenly_note *team)
+{
+	wake_helpers(team, announces_opening(team));
 }
 
 /* The barrier of a team opens, for those whose lines have this `object`. From here on they do not wait for each other, but

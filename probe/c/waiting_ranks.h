@@ -92,6 +92,7 @@ static COLD void joins_ranks(uint32_t members)
 		}
 	}
 	ranks.members = members;
+	has_ranks = members > 1;
 	ranks.team = members > 1 ? &notes[number - 1] : NULL;
 }
 

@@ -111,7 +111,7 @@ static const struct member *who_needs(const struct evenly_team *team, uint32_t b
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *within)
 {
-	return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, within, NULL, 0);
+	return SYSCALL(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, within, NULL, 0);
 }
 
 /* Those that sleep look again. Sequentially consistent, as in `sleeps`: either this sees that one sleeps, or that one

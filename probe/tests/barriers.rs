@@ -372,28 +372,33 @@ fn exchanging(mpi: &str, apart: &str, options: &[&str]) -> Command {
     ranks_that_meet(mpi, &[&["-DEXCHANGES", &apart], options].concat())
 }
 
-/// Waits until such ranks have that many messages for an opening, first of the first kind and then of the others.
+/// Waits until such ranks have that many messages in all for an opening, first of the first kind and then of the others.
 fn messages_of_an_opening(mpi: &str, apart: &str, wanted: &[std::ops::Range<f64>]) {
+    let mut command = exchanging(mpi, apart, &["-DMS=0.2"]);
+    waits_of_an_opening(&mut command, common::calls_of(mpi), wanted);
+}
+
+/// Waits until threads wait that many times in all for an opening, first of the first kind and then of the others.
+fn waits_of_an_opening(command: &mut Command, calls: Calls, wanted: &[std::ops::Range<f64>]) {
     use evenly_phase::Measured;
     use evenly_testing::wait_for;
     let mapping = Mapping::new().unwrap();
     let (barriers, mut reader) = (mapping.openings().unwrap(), mapping.reader().unwrap());
-    let mut command = exchanging(mpi, apart, &["-DMS=0.2"]);
-    let mut child = probed(&mut command, common::calls_of(mpi), &mapping).spawn().unwrap();
+    let mut child = probed(command, calls, &mapping).spawn().unwrap();
     wait_for("the team", || barriers.follow(&threads_below(&child)));
     let mut counts = || {
         // Again and again, as it holds for some seconds only.
         barriers.measure(Measured::Phases);
         let mut seen = Vec::new();
         reader.read(Nanos::ZERO, &mut seen).unwrap();
-        let waits = seen.iter().map(|s| s.waits).max().unwrap();
+        let waits: u32 = seen.iter().map(|s| s.waits).sum();
         (f64::from(waits), f64::from(barriers.last().phase))
     };
     let (mut waits, mut openings) = counts();
     for wanted in wanted {
         wait_for("openings, or none", || {
             let now = counts();
-            if now.0 - waits < 1000.0 {
+            if now.0 - waits < 2000.0 {
                 return None;
             }
             let found = (now.0 - waits) / (now.1 - openings).max(1.0);
@@ -407,14 +412,14 @@ fn messages_of_an_opening(mpi: &str, apart: &str, wanted: &[std::ops::Range<f64>
 /// Would catch: an opening at each message; none, as ranks count differently; phases that are cut where one waits.
 fn an_exchange_of_ranks_opens_once(mpi: &str) {
     announces(&mut exchanging(mpi, "0", &[]), common::calls_of(mpi), OBSERVED);
-    messages_of_an_opening(mpi, "0", &[2.7..3.6]);
+    messages_of_an_opening(mpi, "0", &[5.4..7.2]);
 }
 
 /// Would catch: openings at calls that have nothing to do with each other, as the first ones after each call for all; ranks that
 /// are left alone for ever, or each at another time.
 fn ranks_that_do_not_exchange_alike_are_left_alone_while_they_do_not(mpi: &str) {
     // A call for all comes behind 189 messages.
-    messages_of_an_opening(mpi, "turn < 10000", &[170.0..1000.0, 2.7..3.6]);
+    messages_of_an_opening(mpi, "turn < 10000", &[340.0..2000.0, 5.4..7.2]);
 }
 
 #[test]
@@ -451,6 +456,31 @@ fn regions_of_libomp_announce_openings_with_what_threads_compute() {
 #[test]
 fn posix_barriers_announce_openings_with_what_threads_compute() {
     openings_are_announced("gcc", &[], OBSERVED);
+}
+
+/// Would catch: a wait that is not seen; openings at each wait, or at each wake.
+fn own_barriers_open_once(how: &str) {
+    openings_are_announced("gcc", &[how], OBSERVED);
+    let program = built("phases", "gcc", &[how, "-DMS=0.2"]);
+    // It ends by itself where this fails.
+    let mut run = Command::new("timeout");
+    waits_of_an_opening(run.arg("120").arg(program), Calls::None, &[0.8..1.2]);
+}
+
+#[test]
+fn barriers_of_conditions_open_once() {
+    own_barriers_open_once("-DCONDITION");
+}
+
+#[test]
+fn barriers_of_futexes_open_once() {
+    own_barriers_open_once("-DFUTEX");
+}
+
+/// Both the work that is given and its end are openings, and a wait comes before each.
+#[test]
+fn threads_that_are_given_work_begin_a_phase() {
+    own_barriers_open_once("-DPOOL");
 }
 
 fn openings_are_announced(compiler: &str, options: &[&str], way: Cooperation) {

@@ -3,6 +3,8 @@
 // are ranks of MPI. With EXCHANGES these send each other three messages after each phase, and meet after every 64th alone; as long
 // as APART the first one sends itself a fourth. With MS the first one computes for so many ms. With SITES they go through fifteen
 // regions with a barrier in the middle of each and one at its end, and the n-th of the thirty phases takes 1 + n / 5 ms of both.
+// With CONDITION, FUTEX and POOL threads wait in code of the program: at a barrier of its own, or one has the other work and waits
+// for it.
 // With -O2 such a region ends by a jump to its last barrier.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -89,13 +91,96 @@ int main(void)
 	}
 }
 #else
+#if defined(CONDITION)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
+static int arrived, phase;
+
+static void meet(int turn)
+{
+	pthread_mutex_lock(&lock);
+	if (++arrived % 2) {
+		while (phase == turn)
+			pthread_cond_wait(&opened, &lock);
+	} else {
+		phase++;
+		pthread_cond_broadcast(&opened);
+	}
+	pthread_mutex_unlock(&lock);
+}
+#elif defined(FUTEX)
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static _Atomic int arrived, phase;
+
+static void meet(int turn)
+{
+	if (atomic_fetch_add(&arrived, 1) % 2) {
+		atomic_fetch_add(&phase, 1);
+		syscall(SYS_futex, &phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	}
+	while (phase == turn)
+		syscall(SYS_futex, &phase, FUTEX_WAIT_PRIVATE, turn, NULL, NULL, 0);
+}
+#elif defined(POOL)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed[2] = { PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER };
+static int given, done;
+
+/* Thread 0 gives work to the other and waits until that has done it. */
+static void waits_until(int number, const int *count, int least)
+{
+	while (*count < least)
+		pthread_cond_wait(&changed[number], &lock);
+}
+
+static void gives_or_takes(int number, int turn)
+{
+	pthread_mutex_lock(&lock);
+	if (number == 0) {
+		given = turn + 1;
+		pthread_cond_signal(&changed[1]);
+	} else {
+		waits_until(1, &given, turn + 1);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void ends(int number, int turn)
+{
+	pthread_mutex_lock(&lock);
+	if (number == 0) {
+		waits_until(0, &done, turn + 1);
+	} else {
+		done = turn + 1;
+		pthread_cond_signal(&changed[0]);
+	}
+	pthread_mutex_unlock(&lock);
+}
+#else
 static pthread_barrier_t barriers[2];
+
+static void meet(int turn)
+{
+	pthread_barrier_wait(&barriers[turn % 2]);
+}
+#endif
 
 static void *member(void *number)
 {
 	for (int turn = 0;; turn++) {
+#ifdef POOL
+		gives_or_takes((int)(long)number, turn);
 		computes((int)(long)number);
-		pthread_barrier_wait(&barriers[turn % 2]);
+		ends((int)(long)number, turn);
+#else
+		computes((int)(long)number);
+		meet(turn);
+#endif
 	}
 	return NULL;
 }
@@ -103,8 +188,10 @@ static void *member(void *number)
 int main(void)
 {
 	pthread_t other;
+#if !defined(CONDITION) && !defined(FUTEX) && !defined(POOL)
 	for (int i = 0; i < 2; i++)
 		pthread_barrier_init(&barriers[i], NULL, 2);
+#endif
 	pthread_create(&other, NULL, member, (void *)1);
 	member((void *)0);
 }

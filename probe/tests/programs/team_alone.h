@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SYSCALL syscall
 #define COLD __attribute__((noinline, cold))
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
 #define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)

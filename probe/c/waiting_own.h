@@ -1,0 +1,396 @@
+/*
+ * Threads that meet at barriers of the program's own, observed where they block: on conditions of POSIX threads, or on
+ * futexes (std::barrier of C++, std::sync of Rust, pools of threads). A part of waiting.c.
+ *
+ * Nobody says that such a wait is one at a barrier, or for how many. But whoever wakes all that wait there, or wakes one
+ * while all others wait, lets them begin a phase: it came last, or it gives them their work. All such waits of a process are
+ * those of one team, so that a phase goes from any of them to the next.
+ *
+ * Known gaps: threads that see the end of their wait before they block do not finish a phase, and are taken to go on with
+ * it; two groups of threads in one process are one team; a thread that waits at a lock as well seems to end its phase
+ * there; conditions that processes share are taken for those of one.
+ *
+ * Invariant: as in waiting_phases.h, nothing of the program depends on what is here.
+ */
+#ifndef EVENLY_WAITING_OWN_H
+#define EVENLY_WAITING_OWN_H
+
+/* After so many wakes in vain all members are counted anew: one of them may compute for ever, or wait elsewhere. */
+#define VAIN_WAKES 64
+/* A thread that has met others elsewhere counts there, unless it was so long ago, ns. */
+#define ELSEWHERE 1000000000
+
+enum { UNCOUNTED = 0, COMPUTES = 1, IS_IN_WAIT = 2 };
+
+static struct {
+	_Atomic uint64_t team;     /* see team_at */
+	_Atomic uint32_t counted;  /* how often counting has begun; an odd number: it is under way */
+	_Atomic uint32_t in[3];    /* threads in each of these states, in this counting */
+	_Atomic uint32_t arrived;  /* waits that have begun since the last opening */
+	_Atomic(const void *) opener; /* who has announced the last opening */
+	_Atomic uint32_t in_vain;
+	_Atomic uint32_t helpers;  /* to be woken, as a set */
+} own;
+
+static __thread struct {
+	uint32_t counted; /* that in which it is known what this thread does */
+	uint8_t state;
+	bool late;        /* to its wait it came when the next phase had begun */
+	uint8_t unread;   /* phases since its CPU time was read where it had let others go on */
+	uint32_t began;   /* the phase of the team when its own began */
+	uint32_t phase;   /* and when it came to its wait */
+	uint32_t valued;  /* the phase of which it has said what it is worth */
+	uint32_t object;  /* what it waits for */
+	uint64_t yielded; /* when it yielded last, in ticks */
+	uint32_t phases;  /* of its line, when it was last seen to meet others elsewhere */
+	uint64_t met;     /* and when that was, ns */
+} with_others __attribute__((tls_model("initial-exec")));
+
+/* Who was computing is not known any more. */
+static void counts_anew(uint32_t counted, bool goes_on)
+{
+	if (!atomic_compare_exchange_strong(&own.counted, &counted, (counted | 1) + (goes_on ? 2 : 1)))
+		return;
+	SET(own.in[COMPUTES], 0);
+	SET(own.in[IS_IN_WAIT], 0);
+	SET(own.arrived, 0);
+	SET(own.in_vain, 0);
+}
+
+/* Whether members are counted: while phases are. */
+static bool are_counted(const struct evenly_note *team)
+{
+	uint32_t counted = GET(own.counted);
+	bool is_measured = GET(team->measured) != EVENLY_UNMEASURED;
+	if (is_measured != (counted & 1))
+		counts_anew(counted, is_measured);
+	return is_measured;
+}
+
+/* Counts this thread in this state, and no longer in another. */
+static void counts_as(uint8_t state)
+{
+	uint32_t counted = GET(own.counted);
+	if (with_others.counted == counted && with_others.state)
+		atomic_fetch_sub_explicit(&own.in[with_others.state], 1, memory_order_relaxed);
+	if (state)
+		atomic_fetch_add_explicit(&own.in[state], 1, memory_order_relaxed);
+	with_others.counted = counted;
+	with_others.state = state;
+}
+
+static bool is_counted_as(uint8_t state)
+{
+	return with_others.state == state && with_others.counted == GET(own.counted);
+}
+
+static void is_no_member(void)
+{
+	counts_as(UNCOUNTED);
+}
+
+/* Whether a thread counts as one that meets others here. */
+static bool meets_here(line_t *line, const struct evenly_note *team)
+{
+	uint32_t meets = GET(note_of(line)->meets), phases = GET(line->phases);
+	if (LIKELY(meets == number_of_team(team)))
+		return true;
+	if (meets && (phases != with_others.phases || !with_others.met)) {
+		with_others.phases = phases;
+		with_others.met = GET(line->entered);
+	}
+	if (meets && (has_ranks || GET(line->entered) - with_others.met < ELSEWHERE))
+		return false;
+	meets_in(line, team);
+	return true;
+}
+
+/* What the phase is worth that ends, once. */
+static void says_worth(struct evenly_note *team, uint32_t phase)
+{
+	uint32_t worth = computes.sites[computes.site].worth;
+	if (worth && with_others.valued != phase)
+		atomic_fetch_add_explicit(&team->home, worth / EVENLY_WORTH + 1, memory_order_relaxed);
+	with_others.valued = phase;
+}
+
+/* Where a phase begins after a wait for something of this name, in `sites`. */
+static uint32_t site_after(uint32_t object)
+{
+	return site_of((const char *)NULL + object);
+}
+
+/* A member ends a phase that takes what was expected, as far as is known. Its CPU time is not read: the kernel ends a slice that
+ * is over where it is asked for that, and whoever has the CPU next may need a lock that this thread holds. */
+static void seems_to_finish(line_t *line, const struct evenly_note *team, uint32_t next)
+{
+	if (GET(team->measured) < EVENLY_TIMED)
+		return;
+	struct evenly_note *note = note_of(line);
+	SET(note->base, GET(note->base) + GET(note->expected));
+	SET(note->expected, computes.sites[next].usual);
+}
+
+/* A member begins a phase after a wait for something of this name, and has computed in the one before until now. */
+static COLD void begins_after(struct evenly_note *team, uint32_t object)
+{
+	bool timed = GET(team->measured) >= EVENLY_TIMED;
+	uint32_t phase = GET(team->phase), next = site_after(object);
+	/* Else it has seen the end of a wait before it blocked. */
+	bool is_one = computes.began && phase - with_others.began == 1;
+	uint64_t t = timed || is_one || !computes.sites[next].learnt ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
+	if (is_one)
+		learns(computes.site, t - computes.began);
+	computes.site = next;
+	computes.began = t;
+	with_others.began = phase;
+	line_t *line = timed ? mine() : NULL;
+	if (!line)
+		return;
+	SET(note_of(line)->base, t);
+	SET(note_of(line)->expected, computes.sites[next].usual);
+}
+
+/* A thread comes to a wait. It may go on with the same phase. */
+static void comes_to_wait(line_t *line, struct evenly_note *team, uint32_t object)
+{
+	uint32_t phase = GET(team->phase);
+	with_others.late = is_counted_as(COMPUTES) && phase != with_others.began;
+	counts_as(IS_IN_WAIT);
+	atomic_fetch_add_explicit(&own.arrived, 1, memory_order_relaxed);
+	with_others.phase = phase;
+	with_others.object = object;
+	says_worth(team, phase);
+	seems_to_finish(line, team, site_after(object));
+	SET(note_of(line)->finished, phase - with_others.late);
+}
+
+/* It goes on. If no phase has begun meanwhile, with the one that it was in. */
+static void goes_on_from_wait(struct evenly_note *team)
+{
+	counts_as(COMPUTES);
+	if (with_others.late || GET(team->phase) != with_others.phase) {
+		begins_after(team, with_others.object);
+		return;
+	}
+	line_t *line = computes.began && GET(team->measured) >= EVENLY_TIMED ? mine() : NULL;
+	if (!line)
+		return;
+	SET(note_of(line)->finished, with_others.phase - 1);
+	SET(note_of(line)->base, computes.began);
+	SET(note_of(line)->expected, computes.sites[computes.site].usual);
+}
+
+/* A thread is about to wait for others, at something of this name; its team, if something is to be said of that. */
+static struct evenly_note *waits_for_others(line_t *line, uint32_t object)
+{
+	struct evenly_note *team = line ? team_at(&own.team) : NULL;
+	if (!team || !meets_here(line, team) || !are_counted(team))
+		return NULL;
+	comes_to_wait(line, team, object);
+	return team;
+}
+
+/* No phase is as short, in ticks: some 10 us. */
+#define NO_PHASE (UINT64_C(1) << 15)
+
+/* A thread that waits in other ways here is about to yield; its team, if that may be a wait. */
+static struct evenly_note *yields_to_others(void)
+{
+	line_t *line = mine();
+	struct evenly_note *team = line && !here.outer && !here.by_runtime ? team_at(&own.team) : NULL;
+	if (!team || with_others.counted != GET(own.counted) || GET(team->measured) == EVENLY_UNMEASURED)
+		return NULL;
+	if (with_others.state != IS_IN_WAIT || ticks() - with_others.yielded > NO_PHASE)
+		comes_to_wait(line, team, with_others.object);
+	return team;
+}
+
+/* A thread is about to wake one that waits at something of this name, or all; its team, if by that a phase begins. */
+static struct evenly_note *wakes_others(uint32_t object, bool all)
+{
+	if (LIKELY(!GET(own.in[IS_IN_WAIT])))
+		return NULL;
+	line_t *line = mine();
+	if (!line || here.by_runtime || here.outer)
+		return NULL;
+	struct evenly_note *team = team_at(&own.team);
+	if (!team || !are_counted(team))
+		return NULL;
+	uint32_t counted = GET(own.counted);
+	if (!all && GET(own.in[COMPUTES]) > is_counted_as(COMPUTES)) {
+		if (atomic_fetch_add_explicit(&own.in_vain, 1, memory_order_relaxed) >= VAIN_WAKES)
+			counts_anew(counted, true);
+		return NULL;
+	}
+	if (!GET(own.in[IS_IN_WAIT]) || !meets_here(line, team))
+		return NULL;
+	/* One may be woken after the other. */
+	if (!atomic_exchange_explicit(&own.arrived, 0, memory_order_relaxed) && GET(own.opener) == &with_others)
+		return NULL;
+	SET(own.opener, &with_others);
+	SET(own.in_vain, 0);
+	counts_as(COMPUTES);
+	with_others.object = object;
+	says_worth(team, GET(team->phase));
+	seems_to_finish(line, team, site_after(object));
+	SET(team->finished, object);
+	SET(own.helpers, announces_opening(team));
+	return team;
+}
+
+/* Helpers are woken after the others: they would take the CPU of who wakes these, and somebody else have it next. And by who
+ * has it first from then on. */
+static void wake_own_helpers(struct evenly_note *team)
+{
+	if (GET(own.helpers))
+		wake_helpers(team, atomic_exchange_explicit(&own.helpers, 0, memory_order_relaxed));
+}
+
+/* It does not wait any longer. */
+static void goes_on_with_others(struct evenly_note *team)
+{
+	if (!team)
+		return;
+	wake_own_helpers(team);
+	goes_on_from_wait(team);
+}
+
+/* In one of so many. */
+#define UNREAD 8
+
+/* It has woken them. Where it may hold the lock for which they wait next its CPU time is read in some phases only. */
+static void has_woken_others(struct evenly_note *team, bool locked)
+{
+	if (!team)
+		return;
+	wake_own_helpers(team);
+	if (locked && with_others.unread++ % UNREAD) {
+		computes.site = site_after(with_others.object);
+		computes.began = 0;
+		with_others.began = GET(team->phase);
+	} else {
+		begins_after(team, with_others.object);
+	}
+}
+
+/* ---------------------------------------------------------------- conditions */
+
+EXPORT int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex);
+int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+	int (*next)(pthread_cond_t *, pthread_mutex_t *) = known_condition(&cond_wait, "pthread_cond_wait");
+	WAITS(EVENLY_LOCK, name_of(condition));
+	struct evenly_note *team = waits_for_others(entered, name_of(condition));
+	int result = next(condition, mutex);
+	goes_on_with_others(team);
+	return result;
+}
+
+EXPORT int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex,
+	const struct timespec *until);
+int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+	int (*next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *) =
+		known_condition(&cond_timedwait, "pthread_cond_timedwait");
+	WAITS(EVENLY_LOCK, name_of(condition));
+	struct evenly_note *team = waits_for_others(entered, name_of(condition));
+	int result = next(condition, mutex, until);
+	goes_on_with_others(team);
+	return result;
+}
+
+EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
+	const struct timespec *until)
+{
+	int (*next)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *) =
+		NEXT("pthread_cond_clockwait");
+	WAITS(EVENLY_LOCK, name_of(condition));
+	struct evenly_note *team = waits_for_others(entered, name_of(condition));
+	int result = next(condition, mutex, clock, until);
+	goes_on_with_others(team);
+	return result;
+}
+
+EXPORT int AS(pthread_cond_signal)(pthread_cond_t *condition);
+int AS(pthread_cond_signal)(pthread_cond_t *condition)
+{
+	int (*next)(pthread_cond_t *) = known_condition(&cond_signal, "pthread_cond_signal");
+	struct evenly_note *team = wakes_others(name_of(condition), false);
+	int result = next(condition);
+	has_woken_others(team, true);
+	return result;
+}
+
+EXPORT int AS(pthread_cond_broadcast)(pthread_cond_t *condition);
+int AS(pthread_cond_broadcast)(pthread_cond_t *condition)
+{
+	int (*next)(pthread_cond_t *) = known_condition(&cond_broadcast, "pthread_cond_broadcast");
+	struct evenly_note *team = wakes_others(name_of(condition), true);
+	int result = next(condition);
+	has_woken_others(team, true);
+	return result;
+}
+
+/* ---------------------------------------------------------------- futexes */
+
+/* A system call of the program for a futex. */
+static COLD long asks_futex(const long of[6])
+{
+	const void *at = (const void *)of[0];
+	struct evenly_note *team = NULL;
+	long result;
+	switch (of[1] & FUTEX_CMD_MASK) {
+	case FUTEX_WAIT:
+	case FUTEX_WAIT_BITSET: {
+		WAITS(EVENLY_LOCK, name_of(at));
+		team = waits_for_others(entered, name_of(at));
+		result = SYSCALL(SYS_futex, of[0], of[1], of[2], of[3], of[4], of[5]);
+		goes_on_with_others(team);
+		return result;
+	}
+	case FUTEX_WAKE:
+	case FUTEX_WAKE_BITSET:
+	case FUTEX_WAKE_OP:
+	case FUTEX_REQUEUE:
+	case FUTEX_CMP_REQUEUE:
+		team = wakes_others(name_of(at), (uint32_t)of[2] > 1);
+		break;
+	}
+	result = SYSCALL(SYS_futex, of[0], of[1], of[2], of[3], of[4], of[5]);
+	has_woken_others(team, false);
+	return result;
+}
+
+EXPORT long syscall(long number, ...)
+{
+	va_list more;
+	va_start(more, number);
+	long of[6];
+	for (int i = 0; i < 6; i++)
+		of[i] = va_arg(more, long);
+	va_end(more);
+	if (number == SYS_futex && header)
+		return asks_futex(of);
+	return SYSCALL(number, of[0], of[1], of[2], of[3], of[4], of[5]);
+}
+
+/* ---------------------------------------------------------------- yielding */
+
+/* Who blocks in the end may yield before, as std::atomic::wait does, and have the CPU again when all is over. */
+EXPORT int sched_yield(void)
+{
+	int (*next)(void) = NEXT("sched_yield");
+	struct evenly_note *team = NULL;
+	if (with_others.counted & 1)
+		team = yields_to_others();
+	int result = next();
+	if (team) {
+		if (GET(team->phase) != with_others.phase || with_others.late)
+			goes_on_with_others(team);
+		with_others.yielded = ticks();
+	}
+	return result;
+}
+
+#endif
