@@ -1,7 +1,7 @@
 /*
  * Who computes and who waits, published by the program itself while it runs.
  *
- * A library for LD_PRELOAD. It stands before barriers and conditions of POSIX threads, before libgomp and
+ * A library for LD_PRELOAD. It stands before barriers and conditions of POSIX threads, futexes, libgomp and
  * before MPI (of any kind: it knows of a call only how many arguments to pass on), and is a tool of libomp
  * (OMPT); it writes what it sees into the mapping that waiting.h describes. Without $EVENLY_PROBE it only
  * passes calls on.
@@ -24,7 +24,7 @@
  * (GOMP_taskloop) and those that end when an event comes (detach) cannot be followed so: in a region in which
  * one was made no thread is reported as waiting at barriers and ends. With libomp they are distinguished.
  *
- * Not seen: barriers that a program makes itself; regions of programs that were compiled by a gcc before
+ * Not seen: barriers that a program makes itself, but for those at which threads block (waiting_own.h); regions of programs that were compiled by a gcc before
  * 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
  * that do not block, but for the waiting for them; input and output of files that is not collective.
  */
@@ -116,7 +116,9 @@ static __thread struct {
 static _Atomic(void *) next_syscall;
 static COLD void *find_syscall(void)
 {
+	int before = errno;
 	void *at = dlsym(RTLD_NEXT, "syscall");
+	errno = before;
 	atomic_store_explicit(&next_syscall, at, memory_order_relaxed);
 	return at;
 }
@@ -207,7 +209,7 @@ static inline void change(line_t *line, uint8_t state, uint32_t object);
 #include "waiting_team.h"
 static void is_no_member(void);
 /* This process is a rank of MPI. */
-static bool has_ranks;
+static _Atomic bool has_ranks;
 
 /* This process, or what started it, has set affinity masks (waiting_masks.h). */
 static _Atomic bool sets_masks;
@@ -645,12 +647,12 @@ EXPORT int dlclose(void *library)
 }
 
 /* The team of a place: its line, plus 2^32 times the generation in which that is true. NULL where there is no line for it. */
-static struct evenly_note *team_at(_Atomic uint64_t *slot)
+static struct evenly_note *team_at(_Atomic uint64_t *slot, uint8_t kind)
 {
 	uint64_t seen = GET(*slot);
 	if (LIKELY(seen >> 32 == *generation))
 		return &notes[(uint32_t)seen - 1];
-	line_t *line = claim(EVENLY_TEAM);
+	line_t *line = claim(kind);
 	if (!line)
 		return NULL;
 	uint64_t own = (uint64_t)*generation << 32 | number_of(line);

@@ -56,7 +56,7 @@ static _Atomic uint64_t teams[TEAMS];
 
 static struct evenly_note *team_for(uint32_t members)
 {
-	return team_at(&teams[members % TEAMS]);
+	return team_at(&teams[members % TEAMS], EVENLY_TEAM);
 }
 
 /* A thread arrives at a barrier; its team, NULL where it is not observed. */

@@ -6,9 +6,9 @@
  * while all others wait, lets them begin a phase: it came last, or it gives them their work. All such waits of a process are
  * those of one team, so that a phase goes from any of them to the next.
  *
- * Known gaps: threads that see the end of their wait before they block do not finish a phase, and are taken to go on with
- * it; two groups of threads in one process are one team; a thread that waits at a lock as well seems to end its phase
- * there; conditions that processes share are taken for those of one.
+ * Known gaps: threads that see the end of their wait before they block or yield do not finish a phase, and are taken to go on
+ * with it; two groups of threads in one process are one team; a wake of all at which nobody waits opens where others wait
+ * elsewhere; conditions that processes share are taken for those of one.
  *
  * Invariant: as in waiting_phases.h, nothing of the program depends on what is here.
  */
@@ -21,67 +21,78 @@
 #define ELSEWHERE 1000000000
 
 enum { UNCOUNTED = 0, COMPUTES = 1, IS_IN_WAIT = 2 };
+/* What a thread in each of these states adds to `count`. */
+static const uint64_t counts_for[] = { 0, UINT64_C(1) << 16, 1 };
 
 static struct {
 	_Atomic uint64_t team;     /* see team_at */
-	_Atomic uint32_t counted;  /* how often counting has begun; an odd number: it is under way */
-	_Atomic uint32_t in[3];    /* threads in each of these states, in this counting */
+	/* How often counting has begun, times 2^32 (an odd number: it is under way); and the threads in each state since. */
+	_Atomic uint64_t count __attribute__((aligned(64)));
 	_Atomic uint32_t arrived;  /* waits that have begun since the last opening */
-	_Atomic(const void *) opener; /* who has announced the last opening */
+	_Atomic uint32_t opener;   /* the number of the line that has announced that */
+	_Atomic uint32_t longest;  /* what members have said since that they expect, at most, ns */
 	_Atomic uint32_t in_vain;
 	_Atomic uint32_t helpers;  /* to be woken, as a set */
 } own;
 
 static __thread struct {
-	uint32_t counted; /* that in which it is known what this thread does */
+	uint32_t counted; /* the counting in which it has this state */
 	uint8_t state;
 	bool late;        /* to its wait it came when the next phase had begun */
 	uint8_t unread;   /* phases since its CPU time was read where it had let others go on */
+	uint8_t tried;    /* readings of it to learn what phases are worth */
 	uint32_t began;   /* the phase of the team when its own began */
 	uint32_t phase;   /* and when it came to its wait */
 	uint32_t valued;  /* the phase of which it has said what it is worth */
 	uint32_t object;  /* what it waits for */
 	uint64_t yielded; /* when it yielded last, in ticks */
+	uint64_t base;    /* what its note said before it came to its wait */
+	uint32_t expected;
 	uint32_t phases;  /* of its line, when it was last seen to meet others elsewhere */
 	uint64_t met;     /* and when that was, ns */
 } with_others __attribute__((tls_model("initial-exec")));
 
-/* Who was computing is not known any more. */
-static void counts_anew(uint32_t counted, bool goes_on)
+static inline uint32_t counting(void)
 {
-	if (!atomic_compare_exchange_strong(&own.counted, &counted, (counted | 1) + (goes_on ? 2 : 1)))
+	return (uint32_t)(GET(own.count) >> 32);
+}
+
+/* Who was computing is not known any more. */
+static void counts_anew(bool goes_on)
+{
+	uint64_t seen = GET(own.count), next = ((seen >> 32 | 1) + (goes_on ? 2 : 1)) << 32;
+	if (!atomic_compare_exchange_strong(&own.count, &seen, next))
 		return;
-	SET(own.in[COMPUTES], 0);
-	SET(own.in[IS_IN_WAIT], 0);
 	SET(own.arrived, 0);
+	SET(own.opener, 0);
 	SET(own.in_vain, 0);
 }
 
 /* Whether members are counted: while phases are. */
 static bool are_counted(const struct evenly_note *team)
 {
-	uint32_t counted = GET(own.counted);
 	bool is_measured = GET(team->measured) != EVENLY_UNMEASURED;
-	if (is_measured != (counted & 1))
-		counts_anew(counted, is_measured);
+	if (is_measured != (counting() & 1))
+		counts_anew(is_measured);
 	return is_measured;
 }
 
 /* Counts this thread in this state, and no longer in another. */
 static void counts_as(uint8_t state)
 {
-	uint32_t counted = GET(own.counted);
-	if (with_others.counted == counted && with_others.state)
-		atomic_fetch_sub_explicit(&own.in[with_others.state], 1, memory_order_relaxed);
-	if (state)
-		atomic_fetch_add_explicit(&own.in[state], 1, memory_order_relaxed);
-	with_others.counted = counted;
+	uint64_t seen = GET(own.count), next;
+	do {
+		next = seen + counts_for[state];
+		if (with_others.counted == seen >> 32)
+			next -= counts_for[with_others.state];
+	} while (!atomic_compare_exchange_weak_explicit(&own.count, &seen, next, memory_order_relaxed, memory_order_relaxed));
+	with_others.counted = (uint32_t)(next >> 32);
 	with_others.state = state;
 }
 
 static bool is_counted_as(uint8_t state)
 {
-	return with_others.state == state && with_others.counted == GET(own.counted);
+	return with_others.state == state && with_others.counted == counting();
 }
 
 static void is_no_member(void)
@@ -99,8 +110,10 @@ static bool meets_here(line_t *line, const struct evenly_note *team)
 		with_others.phases = phases;
 		with_others.met = GET(line->entered);
 	}
-	if (meets && (has_ranks || GET(line->entered) - with_others.met < ELSEWHERE))
+	if (meets && (GET(has_ranks) || GET(line->entered) - with_others.met < ELSEWHERE)) {
+		counts_as(UNCOUNTED);
 		return false;
+	}
 	meets_in(line, team);
 	return true;
 }
@@ -117,7 +130,7 @@ static void says_worth(struct evenly_note *team, uint32_t phase)
 /* Where a phase begins after a wait for something of this name, in `sites`. */
 static uint32_t site_after(uint32_t object)
 {
-	return site_of((const char *)NULL + object);
+	return site_of((const void *)(uintptr_t)object);
 }
 
 /* A member ends a phase that takes what was expected, as far as is known. Its CPU time is not read: the kernel ends a slice that
@@ -127,8 +140,11 @@ static void seems_to_finish(line_t *line, const struct evenly_note *team, uint32
 	if (GET(team->measured) < EVENLY_TIMED)
 		return;
 	struct evenly_note *note = note_of(line);
+	uint32_t expected = computes.sites[next].usual;
 	SET(note->base, GET(note->base) + GET(note->expected));
-	SET(note->expected, computes.sites[next].usual);
+	SET(note->expected, expected);
+	if (expected > GET(own.longest))
+		SET(own.longest, expected);
 }
 
 /* A member begins a phase after a wait for something of this name, and has computed in the one before until now. */
@@ -138,7 +154,9 @@ static COLD void begins_after(struct evenly_note *team, uint32_t object)
 	uint32_t phase = GET(team->phase), next = site_after(object);
 	/* Else it has seen the end of a wait before it blocked. */
 	bool is_one = computes.began && phase - with_others.began == 1;
-	uint64_t t = timed || is_one || !computes.sites[next].learnt ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
+	bool learns_worth = !computes.sites[next].learnt && with_others.tried < UINT8_MAX;
+	with_others.tried += learns_worth;
+	uint64_t t = timed || is_one || learns_worth ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
 	if (is_one)
 		learns(computes.site, t - computes.began);
 	computes.site = next;
@@ -155,7 +173,14 @@ static COLD void begins_after(struct evenly_note *team, uint32_t object)
 static void comes_to_wait(line_t *line, struct evenly_note *team, uint32_t object)
 {
 	uint32_t phase = GET(team->phase);
+	/* It yielded, and saw that its wait was over. */
+	if (is_counted_as(IS_IN_WAIT) && phase != with_others.phase) {
+		computes.began = 0;
+		with_others.began = phase;
+	}
 	with_others.late = is_counted_as(COMPUTES) && phase != with_others.began;
+	with_others.base = GET(note_of(line)->base);
+	with_others.expected = GET(note_of(line)->expected);
 	counts_as(IS_IN_WAIT);
 	atomic_fetch_add_explicit(&own.arrived, 1, memory_order_relaxed);
 	with_others.phase = phase;
@@ -173,18 +198,18 @@ static void goes_on_from_wait(struct evenly_note *team)
 		begins_after(team, with_others.object);
 		return;
 	}
-	line_t *line = computes.began && GET(team->measured) >= EVENLY_TIMED ? mine() : NULL;
+	line_t *line = GET(team->measured) >= EVENLY_TIMED ? mine() : NULL;
 	if (!line)
 		return;
 	SET(note_of(line)->finished, with_others.phase - 1);
-	SET(note_of(line)->base, computes.began);
-	SET(note_of(line)->expected, computes.sites[computes.site].usual);
+	SET(note_of(line)->base, with_others.base);
+	SET(note_of(line)->expected, with_others.expected);
 }
 
 /* A thread is about to wait for others, at something of this name; its team, if something is to be said of that. */
 static struct evenly_note *waits_for_others(line_t *line, uint32_t object)
 {
-	struct evenly_note *team = line ? team_at(&own.team) : NULL;
+	struct evenly_note *team = line ? team_at(&own.team, EVENLY_OWN) : NULL;
 	if (!team || !meets_here(line, team) || !are_counted(team))
 		return NULL;
 	comes_to_wait(line, team, object);
@@ -198,8 +223,9 @@ static struct evenly_note *waits_for_others(line_t *line, uint32_t object)
 static struct evenly_note *yields_to_others(void)
 {
 	line_t *line = mine();
-	struct evenly_note *team = line && !here.outer && !here.by_runtime ? team_at(&own.team) : NULL;
-	if (!team || with_others.counted != GET(own.counted) || GET(team->measured) == EVENLY_UNMEASURED)
+	struct evenly_note *team = line && !here.outer && !here.by_runtime ? team_at(&own.team, EVENLY_OWN) : NULL;
+	if (!team || with_others.counted != counting() || GET(team->measured) == EVENLY_UNMEASURED
+		|| GET(note_of(line)->meets) != number_of_team(team))
 		return NULL;
 	if (with_others.state != IS_IN_WAIT || ticks() - with_others.yielded > NO_PHASE)
 		comes_to_wait(line, team, with_others.object);
@@ -209,33 +235,35 @@ static struct evenly_note *yields_to_others(void)
 /* A thread is about to wake one that waits at something of this name, or all; its team, if by that a phase begins. */
 static struct evenly_note *wakes_others(uint32_t object, bool all)
 {
-	if (LIKELY(!GET(own.in[IS_IN_WAIT])))
+	uint32_t waiting = (uint32_t)GET(own.count) & 0xffff, computing = (uint32_t)GET(own.count) >> 16;
+	if (LIKELY(!waiting))
 		return NULL;
 	line_t *line = mine();
 	if (!line || here.by_runtime || here.outer)
 		return NULL;
-	struct evenly_note *team = team_at(&own.team);
+	struct evenly_note *team = team_at(&own.team, EVENLY_OWN);
 	if (!team || !are_counted(team))
 		return NULL;
-	uint32_t counted = GET(own.counted);
-	if (!all && GET(own.in[COMPUTES]) > is_counted_as(COMPUTES)) {
+	if (!all && computing > is_counted_as(COMPUTES)) {
 		if (atomic_fetch_add_explicit(&own.in_vain, 1, memory_order_relaxed) >= VAIN_WAKES)
-			counts_anew(counted, true);
+			counts_anew(true);
 		return NULL;
 	}
-	if (!GET(own.in[IS_IN_WAIT]) || !meets_here(line, team))
+	if (!meets_here(line, team))
 		return NULL;
 	/* One may be woken after the other. */
-	if (!atomic_exchange_explicit(&own.arrived, 0, memory_order_relaxed) && GET(own.opener) == &with_others)
+	uint32_t arrived = atomic_exchange_explicit(&own.arrived, 0, memory_order_relaxed);
+	if (!arrived && GET(own.opener) == number_of(line))
 		return NULL;
-	SET(own.opener, &with_others);
+	SET(own.opener, number_of(line));
 	SET(own.in_vain, 0);
 	counts_as(COMPUTES);
 	with_others.object = object;
 	says_worth(team, GET(team->phase));
 	seems_to_finish(line, team, site_after(object));
 	SET(team->finished, object);
-	SET(own.helpers, announces_opening(team));
+	uint32_t helpers = announces_opening(team, atomic_exchange_explicit(&own.longest, 0, memory_order_relaxed));
+	atomic_fetch_or_explicit(&own.helpers, helpers, memory_order_relaxed);
 	return team;
 }
 
@@ -339,6 +367,10 @@ static COLD long asks_futex(const long of[6])
 {
 	const void *at = (const void *)of[0];
 	struct evenly_note *team = NULL;
+	line_t *line = mine();
+	/* By a runtime of OpenMP. */
+	if (line && GET(line->state) != EVENLY_COMPUTING)
+		return SYSCALL(SYS_futex, of[0], of[1], of[2], of[3], of[4], of[5]);
 	long result;
 	switch (of[1] & FUTEX_CMD_MASK) {
 	case FUTEX_WAIT:

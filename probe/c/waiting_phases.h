@@ -149,25 +149,16 @@ static inline void goes_on(const struct evenly_note *team)
 	begins_phase(team);
 }
 
-/* Whether a phase that this thread announces can be long enough for helpers to have something to do. */
-static bool can_be_long(const struct evenly_note *team)
-{
-	uint32_t least = GET(team->expected);
-	line_t *line = least ? mine() : NULL;
-	return !least || (line && GET(note_of(line)->expected) > least);
-}
-
-/* A phase begins: says so, without a call of the kernel. Which helpers are to be woken, as a set. Nothing is measured for an evenly
- * that is gone. */
-static uint32_t announces_opening(struct evenly_note *team)
+/* A phase begins: says so, without a call of the kernel. Which helpers are to be woken, as a set: those that are armed, if a phase in which
+ * no thread is expected to take longer than this, in ns, can be long enough for them to have something to do. Nothing is measured for
+ * an evenly that is gone. */
+static uint32_t announces_opening(struct evenly_note *team, uint32_t longest)
 {
 	uint64_t t = clock_ns(CLOCK_MONOTONIC);
 	SET(team->opened, t);
 	SET(team->meets, GET(team->meets) + atomic_exchange_explicit(&team->home, 0, memory_order_relaxed));
 	atomic_fetch_add_explicit(&team->phase, 1, memory_order_release);
-	uint32_t armed = GET(team->armed);
-	if (armed && !can_be_long(team))
-		armed = 0;
+	uint32_t least = GET(team->expected), armed = !least || longest > least ? GET(team->armed) : 0;
 	if (t / UINT64_C(1000000000) > GET(team->until)) {
 		SET(team->armed, 0);
 		SET(team->measured, EVENLY_UNMEASURED);
@@ -185,7 +176,8 @@ static void wake_helpers(struct evenly_note *team, uint32_t which)
 
 static COLD void announce(struct evenly_note *team)
 {
-	wake_helpers(team, announces_opening(team));
+	line_t *line = GET(team->expected) ? mine() : NULL;
+	wake_helpers(team, announces_opening(team, line ? GET(note_of(line)->expected) : 0));
 }
 
 /* The barrier of a team opens, for those whose lines have this `object`. From here on they do not wait for each other, but

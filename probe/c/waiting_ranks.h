@@ -92,7 +92,7 @@ static COLD void joins_ranks(uint32_t members)
 		}
 	}
 	ranks.members = members;
-	has_ranks = members > 1;
+	SET(has_ranks, members > 1);
 	ranks.team = members > 1 ? &notes[number - 1] : NULL;
 }
 
@@ -102,7 +102,7 @@ static struct evenly_note *comes_with_ranks(void)
 	line_t *line = mine();
 	struct evenly_note *team = ranks.team;
 	uint32_t meets = line ? GET(note_of(line)->meets) : 0;
-	if (!line || (meets && meets != number_of_team(team)))
+	if (!line || (meets && meets != number_of_team(team) && meets != (uint32_t)GET(own.team)))
 		return NULL;
 	meets_in(line, team);
 	calls.met = calls.observed = true;

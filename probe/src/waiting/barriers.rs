@@ -4,7 +4,7 @@
 //! Invariant: programs write to the mapping, so every number that is read is checked before it is used as an
 //! index, and none is used for anything but time. The file is our own and its length is sealed.
 
-use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD};
+use super::{HEADER, LINE, LINES, NOTES, OWN, SIZE, TEAM, THREAD};
 use crate::layout::waiting::{header, line, note};
 use evenly_model::{CpuId, Nanos, Pid, ThreadId};
 use evenly_phase::{Measured, NAP, Opening, Openings, Reported};
@@ -156,7 +156,7 @@ impl Barriers {
     fn team_of(&self, line: Line) -> Option<Line> {
         let number = self.words.u32(line.note(note::MEETS)).load(Relaxed);
         let team = number.checked_sub(1).filter(|n| *n < LINES).map(Line)?;
-        (self.kind(team) == TEAM).then_some(team)
+        matches!(self.kind(team), TEAM | OWN).then_some(team)
     }
 
     /// The lines that belong to threads, among those that were ever used.
@@ -188,8 +188,10 @@ impl Openings for Barriers {
                 teams.entry(team).or_default().insert(*id, *line);
             }
         }
-        let most = teams.into_iter().max_by_key(|(_, members)| members.len());
-        let (team, members) = most.filter(|(_, m)| m.len() > 1).unzip();
+        let several = teams.into_iter().filter(|(_, members)| members.len() > 1);
+        // All that wait in code of the program are one team, among them those that meet nobody.
+        let most = several.max_by_key(|(team, m)| (self.kind(*team) == TEAM, m.len()));
+        let (team, members) = most.unzip();
         let mut followed = self.followed.write().unwrap_or_else(PoisonError::into_inner);
         let before = followed.team;
         if let Some(before) = before.filter(|before| Some(*before) != team) {

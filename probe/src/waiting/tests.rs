@@ -19,7 +19,9 @@ fn the_numbers_are_those_of_the_header() {
     say(format!("EVENLY_NOTES == {NOTES} && EVENLY_SIZE == {SIZE}"));
     say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));
     say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
-    say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
+    say(format!(
+        "EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK} && EVENLY_OWN == {OWN}"
+    ));
     say(format!("EVENLY_UNMEASURED == {UNMEASURED} && EVENLY_COUNTED == {COUNTED}"));
     say(format!("EVENLY_TIMED == {TIMED}"));
     say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));

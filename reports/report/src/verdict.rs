@@ -373,8 +373,8 @@ impl RunReport {
         let why = if unseen {
             "barriers cannot be seen, as the program ran without the probe"
         } else {
-            "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met, and those of a program's own \
-             cannot be seen"
+            "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met, and those of a program's own at \
+             which threads spin cannot be seen"
         };
         self.is_blind().then(|| match self.sleepless(n, m) {
             Some(spin) => format!("{why}. And {spin}"),

@@ -114,7 +114,9 @@ fn what_to_try_where_nothing_was_moved() {
     assert!(!already.text(true).contains("per balancing point"), "{}", already.text(true));
     let own = by_phase(met(0)).verdict;
     assert!(
-        own.ends_with("program's own cannot be seen; evenly doctor says what they wait for."),
+        own.ends_with(
+            "at which threads spin cannot be seen; evenly doctor says what they wait for."
+        ),
         "{own}"
     );
     // The doctor, too, would see none of them.
