@@ -21,6 +21,7 @@
 #include "handover_keeping.h"
 #include "handover_waits.h"
 #include "shared.h"
+#include "system_call.h"
 
 #include <dlfcn.h>
 #include <errno.h>

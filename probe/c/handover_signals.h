@@ -274,12 +274,8 @@ EXPORT int prctl(int option, ...)
 EXPORT long syscall(long number, ...)
 {
 	NEXT(syscall)
-	va_list more;
-	va_start(more, number);
 	long of[6];
-	for (int i = 0; i < 6; i++)
-		of[i] = va_arg(more, long);
-	va_end(more);
+	TAKE_ARGUMENTS(number, of);
 	bool filters = number == SYS_seccomp || (number == SYS_prctl && of[0] == PR_SET_SECCOMP);
 	if (shared && filters)
 		stand_down();

@@ -24,8 +24,8 @@
  * (GOMP_taskloop) and those that end when an event comes (detach) cannot be followed so: in a region in which
  * one was made no thread is reported as waiting at barriers and ends. With libomp they are distinguished.
  *
- * Not seen: barriers that a program makes itself, but for those at which threads block (waiting_own.h); regions of programs that were compiled by a gcc before
- * 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
+ * Not seen: barriers that a program makes itself, but for those at which threads block (waiting_own.h); regions of programs
+ * that were compiled by a gcc before 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
  * that do not block, but for the waiting for them; input and output of files that is not collective.
  */
 #define _GNU_SOURCE
@@ -36,6 +36,7 @@ static int lets_go(void *library);
 #define EVENLY_LETS_GO lets_go
 #include "next.h"
 #include "shared.h"
+#include "system_call.h"
 #include "words.h"
 #ifdef EVENLY_MPI_CALLS
 #include "messages.h"
@@ -46,7 +47,6 @@ static int lets_go(void *library);
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +112,9 @@ static __thread struct {
 	uint64_t at_ticks, at_ns, holds, mult;
 } here __attribute__((tls_model("initial-exec"))) = { .generation = 1 };
 
+#define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
+
 /* Past the wrapper of this library. */
 static _Atomic(void *) next_syscall;
 static COLD void *find_syscall(void)
@@ -119,19 +122,16 @@ static COLD void *find_syscall(void)
 	int before = errno;
 	void *at = dlsym(RTLD_NEXT, "syscall");
 	errno = before;
-	atomic_store_explicit(&next_syscall, at, memory_order_relaxed);
+	SET(next_syscall, at);
 	return at;
 }
 
 static inline long (*to_kernel(void))(long, ...)
 {
-	void *at = atomic_load_explicit(&next_syscall, memory_order_relaxed);
+	void *at = GET(next_syscall);
 	return (long (*)(long, ...))(LIKELY(at) ? at : find_syscall());
 }
 #define SYSCALL(...) to_kernel()(__VA_ARGS__)
-
-#define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
-#define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
 
 /* ---------------------------------------------------------------- time */
 

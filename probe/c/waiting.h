@@ -75,7 +75,11 @@ enum evenly_cooperate {
 	EVENLY_ALWAYS = 2, /* for tests */
 };
 
-enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2, EVENLY_RANK = 3,
+enum evenly_kind {
+	EVENLY_FREE = 0,
+	EVENLY_THREAD = 1,
+	EVENLY_TEAM = 2,
+	EVENLY_RANK = 3,
 	EVENLY_OWN = 4, /* a team, of all that wait in code of the program */
 };
 

@@ -97,7 +97,8 @@ static bool is_counted_as(uint8_t state)
 
 static void is_no_member(void)
 {
-	counts_as(UNCOUNTED);
+	if (with_others.state)
+		counts_as(UNCOUNTED);
 }
 
 /* Whether a thread counts as one that meets others here. */
@@ -111,7 +112,7 @@ static bool meets_here(line_t *line, const struct evenly_note *team)
 		with_others.met = GET(line->entered);
 	}
 	if (meets && (GET(has_ranks) || GET(line->entered) - with_others.met < ELSEWHERE)) {
-		counts_as(UNCOUNTED);
+		is_no_member();
 		return false;
 	}
 	meets_in(line, team);
@@ -121,40 +122,40 @@ static bool meets_here(line_t *line, const struct evenly_note *team)
 /* What the phase is worth that ends, once. */
 static void says_worth(struct evenly_note *team, uint32_t phase)
 {
-	uint32_t worth = computes.sites[computes.site].worth;
-	if (worth && with_others.valued != phase)
-		atomic_fetch_add_explicit(&team->home, worth / EVENLY_WORTH + 1, memory_order_relaxed);
+	if (with_others.valued != phase)
+		adds_worth(team);
 	with_others.valued = phase;
 }
 
-/* Where a phase begins after a wait for something of this name, in `sites`. */
-static uint32_t site_after(uint32_t object)
+/* Where the phase of this thread begins after its wait, in `sites`. */
+static uint32_t next_site(void)
 {
-	return site_of((const void *)(uintptr_t)object);
+	return site_of((const void *)(uintptr_t)with_others.object);
 }
 
 /* A member ends a phase that takes what was expected, as far as is known. Its CPU time is not read: the kernel ends a slice that
  * is over where it is asked for that, and whoever has the CPU next may need a lock that this thread holds. */
-static void seems_to_finish(line_t *line, const struct evenly_note *team, uint32_t next)
+static void seems_to_finish(line_t *line, const struct evenly_note *team)
 {
 	if (GET(team->measured) < EVENLY_TIMED)
 		return;
 	struct evenly_note *note = note_of(line);
-	uint32_t expected = computes.sites[next].usual;
+	uint32_t expected = computes.sites[next_site()].usual;
 	SET(note->base, GET(note->base) + GET(note->expected));
 	SET(note->expected, expected);
 	if (expected > GET(own.longest))
 		SET(own.longest, expected);
 }
 
-/* A member begins a phase after a wait for something of this name, and has computed in the one before until now. */
-static COLD void begins_after(struct evenly_note *team, uint32_t object)
+/* A member begins a phase, and has computed in the one before until now. Nothing is known of either where its CPU time may not be
+ * read. */
+static COLD void begins_next(const struct evenly_note *team, bool may_read)
 {
-	bool timed = GET(team->measured) >= EVENLY_TIMED;
-	uint32_t phase = GET(team->phase), next = site_after(object);
+	bool timed = may_read && GET(team->measured) >= EVENLY_TIMED;
+	uint32_t phase = GET(team->phase), next = next_site();
 	/* Else it has seen the end of a wait before it blocked. */
-	bool is_one = computes.began && phase - with_others.began == 1;
-	bool learns_worth = !computes.sites[next].learnt && with_others.tried < UINT8_MAX;
+	bool is_one = may_read && computes.began && phase - with_others.began == 1;
+	bool learns_worth = may_read && !computes.sites[next].learnt && with_others.tried < UINT8_MAX;
 	with_others.tried += learns_worth;
 	uint64_t t = timed || is_one || learns_worth ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
 	if (is_one)
@@ -186,7 +187,7 @@ static void comes_to_wait(line_t *line, struct evenly_note *team, uint32_t objec
 	with_others.phase = phase;
 	with_others.object = object;
 	says_worth(team, phase);
-	seems_to_finish(line, team, site_after(object));
+	seems_to_finish(line, team);
 	SET(note_of(line)->finished, phase - with_others.late);
 }
 
@@ -195,7 +196,7 @@ static void goes_on_from_wait(struct evenly_note *team)
 {
 	counts_as(COMPUTES);
 	if (with_others.late || GET(team->phase) != with_others.phase) {
-		begins_after(team, with_others.object);
+		begins_next(team, true);
 		return;
 	}
 	line_t *line = GET(team->measured) >= EVENLY_TIMED ? mine() : NULL;
@@ -235,7 +236,7 @@ static struct evenly_note *yields_to_others(void)
 /* A thread is about to wake one that waits at something of this name, or all; its team, if by that a phase begins. */
 static struct evenly_note *wakes_others(uint32_t object, bool all)
 {
-	uint32_t waiting = (uint32_t)GET(own.count) & 0xffff, computing = (uint32_t)GET(own.count) >> 16;
+	uint32_t count = (uint32_t)GET(own.count), waiting = count & 0xffff, computing = count >> 16;
 	if (LIKELY(!waiting))
 		return NULL;
 	line_t *line = mine();
@@ -260,7 +261,7 @@ static struct evenly_note *wakes_others(uint32_t object, bool all)
 	counts_as(COMPUTES);
 	with_others.object = object;
 	says_worth(team, GET(team->phase));
-	seems_to_finish(line, team, site_after(object));
+	seems_to_finish(line, team);
 	SET(team->finished, object);
 	uint32_t helpers = announces_opening(team, atomic_exchange_explicit(&own.longest, 0, memory_order_relaxed));
 	atomic_fetch_or_explicit(&own.helpers, helpers, memory_order_relaxed);
@@ -293,14 +294,27 @@ static void has_woken_others(struct evenly_note *team, bool locked)
 	if (!team)
 		return;
 	wake_own_helpers(team);
-	if (locked && with_others.unread++ % UNREAD) {
-		computes.site = site_after(with_others.object);
-		computes.began = 0;
-		with_others.began = GET(team->phase);
-	} else {
-		begins_after(team, with_others.object);
-	}
+	begins_next(team, !locked || with_others.unread++ % UNREAD == 0);
 }
+
+/* A wrapper waits at an object, by this call. */
+#define WAITS_AT(object, call)                                                          \
+	({                                                                              \
+		WAITS(EVENLY_LOCK, name_of(object));                                    \
+		struct evenly_note *team_ = waits_for_others(entered, name_of(object)); \
+		__typeof__(call) result_ = call;                                        \
+		goes_on_with_others(team_);                                             \
+		result_;                                                                \
+	})
+
+/* It wakes one that waits there, or all, by this call. `locked`: see has_woken_others. */
+#define WAKES_AT(object, all, locked, call)                                        \
+	({                                                                         \
+		struct evenly_note *team_ = wakes_others(name_of(object), all);    \
+		__typeof__(call) result_ = call;                                   \
+		has_woken_others(team_, locked);                                   \
+		result_;                                                           \
+	})
 
 /* ---------------------------------------------------------------- conditions */
 
@@ -308,11 +322,7 @@ EXPORT int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mut
 int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
 	int (*next)(pthread_cond_t *, pthread_mutex_t *) = known_condition(&cond_wait, "pthread_cond_wait");
-	WAITS(EVENLY_LOCK, name_of(condition));
-	struct evenly_note *team = waits_for_others(entered, name_of(condition));
-	int result = next(condition, mutex);
-	goes_on_with_others(team);
-	return result;
+	return WAITS_AT(condition, next(condition, mutex));
 }
 
 EXPORT int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex,
@@ -321,11 +331,7 @@ int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex
 {
 	int (*next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *) =
 		known_condition(&cond_timedwait, "pthread_cond_timedwait");
-	WAITS(EVENLY_LOCK, name_of(condition));
-	struct evenly_note *team = waits_for_others(entered, name_of(condition));
-	int result = next(condition, mutex, until);
-	goes_on_with_others(team);
-	return result;
+	return WAITS_AT(condition, next(condition, mutex, until));
 }
 
 EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
@@ -333,78 +339,57 @@ EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mu
 {
 	int (*next)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *) =
 		NEXT("pthread_cond_clockwait");
-	WAITS(EVENLY_LOCK, name_of(condition));
-	struct evenly_note *team = waits_for_others(entered, name_of(condition));
-	int result = next(condition, mutex, clock, until);
-	goes_on_with_others(team);
-	return result;
+	return WAITS_AT(condition, next(condition, mutex, clock, until));
 }
 
 EXPORT int AS(pthread_cond_signal)(pthread_cond_t *condition);
 int AS(pthread_cond_signal)(pthread_cond_t *condition)
 {
 	int (*next)(pthread_cond_t *) = known_condition(&cond_signal, "pthread_cond_signal");
-	struct evenly_note *team = wakes_others(name_of(condition), false);
-	int result = next(condition);
-	has_woken_others(team, true);
-	return result;
+	return WAKES_AT(condition, false, true, next(condition));
 }
 
 EXPORT int AS(pthread_cond_broadcast)(pthread_cond_t *condition);
 int AS(pthread_cond_broadcast)(pthread_cond_t *condition)
 {
 	int (*next)(pthread_cond_t *) = known_condition(&cond_broadcast, "pthread_cond_broadcast");
-	struct evenly_note *team = wakes_others(name_of(condition), true);
-	int result = next(condition);
-	has_woken_others(team, true);
-	return result;
+	return WAKES_AT(condition, true, true, next(condition));
 }
 
 /* ---------------------------------------------------------------- futexes */
+
+static long pass_on(long number, const long of[6])
+{
+	return SYSCALL(number, of[0], of[1], of[2], of[3], of[4], of[5]);
+}
 
 /* A system call of the program for a futex. */
 static COLD long asks_futex(const long of[6])
 {
 	const void *at = (const void *)of[0];
-	struct evenly_note *team = NULL;
 	line_t *line = mine();
 	/* By a runtime of OpenMP. */
 	if (line && GET(line->state) != EVENLY_COMPUTING)
-		return SYSCALL(SYS_futex, of[0], of[1], of[2], of[3], of[4], of[5]);
-	long result;
+		return pass_on(SYS_futex, of);
 	switch (of[1] & FUTEX_CMD_MASK) {
 	case FUTEX_WAIT:
-	case FUTEX_WAIT_BITSET: {
-		WAITS(EVENLY_LOCK, name_of(at));
-		team = waits_for_others(entered, name_of(at));
-		result = SYSCALL(SYS_futex, of[0], of[1], of[2], of[3], of[4], of[5]);
-		goes_on_with_others(team);
-		return result;
-	}
+	case FUTEX_WAIT_BITSET:
+		return WAITS_AT(at, pass_on(SYS_futex, of));
 	case FUTEX_WAKE:
 	case FUTEX_WAKE_BITSET:
 	case FUTEX_WAKE_OP:
 	case FUTEX_REQUEUE:
 	case FUTEX_CMP_REQUEUE:
-		team = wakes_others(name_of(at), (uint32_t)of[2] > 1);
-		break;
+		return WAKES_AT(at, (uint32_t)of[2] > 1, false, pass_on(SYS_futex, of));
 	}
-	result = SYSCALL(SYS_futex, of[0], of[1], of[2], of[3], of[4], of[5]);
-	has_woken_others(team, false);
-	return result;
+	return pass_on(SYS_futex, of);
 }
 
 EXPORT long syscall(long number, ...)
 {
-	va_list more;
-	va_start(more, number);
 	long of[6];
-	for (int i = 0; i < 6; i++)
-		of[i] = va_arg(more, long);
-	va_end(more);
-	if (number == SYS_futex && header)
-		return asks_futex(of);
-	return SYSCALL(number, of[0], of[1], of[2], of[3], of[4], of[5]);
+	TAKE_ARGUMENTS(number, of);
+	return number == SYS_futex && header ? asks_futex(of) : pass_on(number, of);
 }
 
 /* ---------------------------------------------------------------- yielding */

@@ -99,18 +99,16 @@ static void learns(uint32_t i, uint64_t took)
 	computes.sites[i].worth += (uint32_t)(more / (int64_t)++computes.sites[i].learnt);
 }
 
-/* The phase of a member has ended, and its next one begins at this place. That is expected to take what those took that
- * began there, the last one as much as all before: it is returned. */
-static uint32_t goes_to(struct evenly_note *team, const void *at)
+/* The phase that a member has finished is worth what those were that began at the same place. */
+static inline void adds_worth(struct evenly_note *team)
 {
 	uint32_t worth = computes.sites[computes.site].worth;
 	if (worth)
 		atomic_fetch_add_explicit(&team->home, worth / EVENLY_WORTH + 1, memory_order_relaxed);
-	computes.site = site_of(at);
-	return computes.sites[computes.site].usual;
 }
 
-/* A member has finished a phase, and the next one begins at this place. */
+/* A member has finished a phase, and the next one begins at this place. That is expected to take what those took that
+ * began there, the last one as much as all before. */
 static COLD void finishes(struct evenly_note *team, const void *at)
 {
 	bool timed = GET(team->measured) >= EVENLY_TIMED;
@@ -118,13 +116,14 @@ static COLD void finishes(struct evenly_note *team, const void *at)
 	if (computes.began)
 		learns(computes.site, t - computes.began);
 	computes.began = 0;
-	uint32_t expected = goes_to(team, at);
+	adds_worth(team);
+	computes.site = site_of(at);
 	line_t *line = timed ? mine() : NULL;
 	if (!line)
 		return;
 	struct evenly_note *note = note_of(line);
 	SET(note->base, t);
-	SET(note->expected, expected);
+	SET(note->expected, computes.sites[computes.site].usual);
 	SET(note->finished, GET(team->phase));
 }
 

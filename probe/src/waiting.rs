@@ -51,8 +51,8 @@ const UNSEEN_TASKS: u32 = 1;
 
 const THREAD: u8 = 1;
 const TEAM: u8 = 2;
-const OWN: u8 = 4;
 const RANK: u8 = 3;
+const OWN: u8 = 4;
 
 /// Of a thread in MPI `object` holds the number of the call, and above it of what kind the other is, and its rank.
 const CALL_BITS: u32 = 9;

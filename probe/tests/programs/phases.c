@@ -3,9 +3,8 @@
 // are ranks of MPI. With EXCHANGES these send each other three messages after each phase, and meet after every 64th alone; as long
 // as APART the first one sends itself a fourth. With MS the first one computes for so many ms. With SITES they go through fifteen
 // regions with a barrier in the middle of each and one at its end, and the n-th of the thirty phases takes 1 + n / 5 ms of both.
-// With CONDITION, FUTEX and POOL threads wait in code of the program: at a barrier of its own, or one has the other work and waits
-// for it.
-// With -O2 such a region ends by a jump to its last barrier.
+// With -O2 such a region ends by a jump to its last barrier. With CONDITION, FUTEX and POOL threads wait in code of the program: at
+// a barrier of its own, or one has the other work and waits for it.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
@@ -96,8 +95,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static int arrived, phase;
 
-static void meet(int turn)
+static void meet(int number, int turn)
 {
+	(void)number;
 	pthread_mutex_lock(&lock);
 	if (++arrived % 2) {
 		while (phase == turn)
@@ -117,8 +117,9 @@ static void meet(int turn)
 
 static _Atomic int arrived, phase;
 
-static void meet(int turn)
+static void meet(int number, int turn)
 {
+	(void)number;
 	if (atomic_fetch_add(&arrived, 1) % 2) {
 		atomic_fetch_add(&phase, 1);
 		syscall(SYS_futex, &phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -150,7 +151,7 @@ static void gives_or_takes(int number, int turn)
 	pthread_mutex_unlock(&lock);
 }
 
-static void ends(int number, int turn)
+static void meet(int number, int turn)
 {
 	pthread_mutex_lock(&lock);
 	if (number == 0) {
@@ -162,10 +163,12 @@ static void ends(int number, int turn)
 	pthread_mutex_unlock(&lock);
 }
 #else
+#define POSIX
 static pthread_barrier_t barriers[2];
 
-static void meet(int turn)
+static void meet(int number, int turn)
 {
+	(void)number;
 	pthread_barrier_wait(&barriers[turn % 2]);
 }
 #endif
@@ -175,12 +178,9 @@ static void *member(void *number)
 	for (int turn = 0;; turn++) {
 #ifdef POOL
 		gives_or_takes((int)(long)number, turn);
-		computes((int)(long)number);
-		ends((int)(long)number, turn);
-#else
-		computes((int)(long)number);
-		meet(turn);
 #endif
+		computes((int)(long)number);
+		meet((int)(long)number, turn);
 	}
 	return NULL;
 }
@@ -188,7 +188,7 @@ static void *member(void *number)
 int main(void)
 {
 	pthread_t other;
-#if !defined(CONDITION) && !defined(FUTEX) && !defined(POOL)
+#ifdef POSIX
 	for (int i = 0; i < 2; i++)
 		pthread_barrier_init(&barriers[i], NULL, 2);
 #endif
