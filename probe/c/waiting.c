@@ -22,7 +22,8 @@
  * and when the region is over for the thread that began it. From there to there everybody waited, but for
  * tasks, which are executed where threads wait: when each begins and ends is seen in the same way. Tasks of loops
  * (GOMP_taskloop) and those that end when an event comes (detach) cannot be followed so: in a region in which
- * one was made no thread is reported as waiting at barriers and ends. With libomp they are distinguished.
+ * one was made no thread is reported as waiting at barriers and ends. With libomp they are distinguished. Nor is one where
+ * tasks are short (waiting_tasks.h).
  *
  * Not seen: barriers that a program makes itself, but for those at which threads block (waiting_own.h); regions of programs
  * that were compiled by a gcc before 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
@@ -679,6 +680,7 @@ EXPORT int pthread_key_create(pthread_key_t *made, void (*ends)(void *))
 
 #include "waiting_masks.h"
 #include "waiting_plain.h"
+#include "waiting_tasks.h"
 #include "waiting_openmp.h"
 /* A library of its own, so that programs that ask whether there is MPI find none where there is none. */
 #ifdef EVENLY_MPI_CALLS

@@ -59,6 +59,7 @@ static void take_part(line_t *line, uint16_t team, uint32_t region)
 	SET(line->region, region);
 	SET(line->state, EVENLY_COMPUTING);
 	end_write(line);
+	comes_to_region();
 }
 
 /* Barriers for the region that this thread begins, with so many members at most. */
@@ -355,9 +356,8 @@ GOMP_MEETING(GOMP_workshare_task_reduction_unregister, 1)
 GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
 
 /* This thread's team has tasks that are seen, or not, in its region. */
-static void has_tasks(uint32_t seen)
+static inline void has_tasks(const line_t *line, uint32_t seen)
 {
-	line_t *line = mine();
 	uint16_t team = line ? GET(line->team) : 0;
 	line_t *of = team ? &lines[team - 1] : NULL;
 	/* The only field of a line that others than its thread write; never one of another process. */
@@ -369,7 +369,7 @@ static void has_tasks(uint32_t seen)
 static void task_is_made(void)
 {
 	leave_barriers();
-	has_tasks(EVENLY_UNSEEN_TASKS);
+	has_tasks(mine(), EVENLY_UNSEEN_TASKS);
 }
 
 #define GOMP_TASKS(name, n)                                                                 \
@@ -392,6 +392,8 @@ GOMP_TASKS(GOMP_taskloop_ull, 11)
 		if (!IS_LIBGOMP(next))                                                      \
 			return next(A##n);                                                  \
 		leave_barriers();                                                           \
+		if (leaves_unseen())                                                        \
+			return next(A##n);                                                  \
 		WAITS(EVENLY_LOCK, 0);                                                      \
 		return next(A##n);                                                          \
 	}
@@ -435,7 +437,7 @@ static void execute_task(void *argument)
 	bool waits = state != EVENLY_COMPUTING && state != EVENLY_OUTSIDE;
 	if (waits) {
 		here.outer = NULL;
-		has_tasks(EVENLY_SEEN_TASKS);
+		has_tasks(line, EVENLY_SEEN_TASKS);
 		change(line, EVENLY_COMPUTING, 0);
 	}
 	const void *code = here.code;
@@ -446,8 +448,10 @@ static void execute_task(void *argument)
 	if (!waits || mine() != line)
 		return;
 	here.outer = outer;
+	uint64_t ended = now();
+	task_was_seen(ended);
 	begin_write(line);
-	SET(line->entered, now());
+	SET(line->entered, ended);
 	SET(line->object, object);
 	SET(line->state, state);
 	end_write(line);
@@ -457,13 +461,13 @@ static void execute_task(void *argument)
 #define DETACHED (1 << 13)
 
 /* (function, data, copying, size, alignment, at once, flags, dependences, priority, event) */
-EXPORT long GOMP_task(P10);
-long GOMP_task(P10)
+static _Atomic(void *) task_of_all;
+static __attribute__((noinline)) long makes_task(P10)
 {
-	long (*next)(P10) = NEXT_BY(a0, "GOMP_task");
+	long (*next)(P10) = NEXT_FOR((const void *)a0, task_of_all, "GOMP_task");
 	if (!IS_LIBGOMP(next))
 		return next(A10);
-	if (!mine() || a6 & DETACHED) {
+	if (!mine() || a6 & DETACHED || is_left_unseen()) {
 		task_is_made();
 		return next(A10);
 	}
@@ -473,6 +477,14 @@ long GOMP_task(P10)
 	struct made_task made = { (void (*)(void *))a0, (void (*)(void *, void *))a2, (void *)a1, (size_t)a3, align };
 	return next((long)execute_task, (long)&made, (long)copy_task, (long)(align + made.size), (long)align, a5, a6, a7,
 		a8, a9);
+}
+
+EXPORT long GOMP_task(P10);
+long GOMP_task(P10)
+{
+	long (*next)(P10) = (long (*)(P10))GET(task_of_all);
+	/* Two jumps, as the arguments stay where they are. */
+	return LIKELY(next) && goes_unseen() ? next(A10) : makes_task(A10);
 }
 
 /* ---------------------------------------------------------------- libomp */
@@ -562,17 +574,23 @@ static void on_sync_wait(int kind, int end, union ompt_data *parallel, union omp
 {
 	(void)parallel, (void)code;
 	line_t *line = mine();
+	bool of_tasks = kind == TASKWAIT || kind == TASKGROUP;
 	/* With MPI inside of a call, or in no region. */
 	if (!line || here.outer)
 		return;
 	if (end == SCOPE_BEGIN) {
+		if (of_tasks && leaves_unseen())
+			return;
 		if (task)
 			task->value |= TASK_WAITS;
 		/* It has waited since it came to the barrier. */
 		if (here.by_runtime)
 			return;
-		runtime_says(line, kind == TASKWAIT || kind == TASKGROUP ? EVENLY_LOCK : EVENLY_BARRIER);
+		runtime_says(line, of_tasks ? EVENLY_LOCK : EVENLY_BARRIER);
 	} else if (end == SCOPE_END) {
+		/* It was left unseen where it began. */
+		if (of_tasks && task && !(task->value & TASK_WAITS))
+			return;
 		if (task)
 			task->value &= ~(uint64_t)TASK_WAITS;
 		runtime_says(line, EVENLY_COMPUTING);
@@ -608,10 +626,22 @@ static void on_task_schedule(union ompt_data *prior, int status, union ompt_data
 {
 	(void)prior, (void)status;
 	line_t *line = next && !here.outer ? mine() : NULL;
-	if (line && here.by_runtime)
-		has_tasks(EVENLY_SEEN_TASKS);
-	if (line && here.by_runtime != ((next->value & TASK_WAITS) != 0))
-		runtime_says(line, next->value & TASK_WAITS ? EVENLY_BARRIER : EVENLY_COMPUTING);
+	if (!line)
+		return;
+	bool waits = next->value & TASK_WAITS;
+	if (!waits && goes_unseen())
+		return;
+	if (!waits && is_left_unseen()) {
+		has_tasks(line, EVENLY_UNSEEN_TASKS);
+		return;
+	}
+	if (here.by_runtime)
+		has_tasks(line, EVENLY_SEEN_TASKS);
+	if (here.by_runtime == waits)
+		return;
+	runtime_says(line, waits ? EVENLY_BARRIER : EVENLY_COMPUTING);
+	if (waits)
+		task_was_seen(GET(line->entered));
 }
 
 static int ompt_initialize(ompt_lookup lookup, int device, union ompt_data *tool)

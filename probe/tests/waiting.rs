@@ -351,6 +351,36 @@ fn tasks_of_libgomp_that_are_waited_for() {
     assert!(status.success() && said == "sum 4950\n", "{status} {said}");
 }
 
+/// Short tasks are left unseen, and whoever waits in their region may be executing them.
+fn short_tasks(mut p: Watched) {
+    p.until("short");
+    p.expect(vec![Computing; 3]);
+    p.go();
+    let (status, said) = p.end();
+    assert!(status.success() && said == "sum 200000\n", "{status} {said}");
+}
+
+#[test]
+fn short_tasks_of_libgomp() {
+    short_tasks(by_libgomp("short"));
+}
+
+/// As tasks have become longer, they are seen again.
+#[test]
+fn longer_tasks_of_libgomp() {
+    let mut p = by_libgomp("longer");
+    p.until("short");
+    p.expect(vec![Computing; 3]);
+    p.go();
+    p.until("task");
+    p.expect(vec![Computing, RegionEnd, RegionEnd]);
+    p.go();
+    p.until("last");
+    p.go();
+    let (status, said) = p.end();
+    assert!(status.success() && said == "sum 201000\n", "{status} {said}");
+}
+
 /// Of these nothing is known, and no thread is reported as waiting.
 #[test]
 fn loops_of_tasks_of_libgomp() {
@@ -404,6 +434,13 @@ fn tasks_of_libomp() {
     p.until("last");
     p.go();
     p.ends_well();
+}
+
+#[test]
+#[ignore = "needs clang: ./dev test --all"]
+fn short_tasks_of_libomp() {
+    let Some(p) = by_libomp("short") else { return };
+    short_tasks(p);
 }
 
 /// A thread dies of its own fault while others wait at the end of a region.

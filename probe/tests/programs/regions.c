@@ -15,6 +15,23 @@ static void *task_of_another(const char *name)
 	return NULL;
 }
 
+// Tasks that take at least so many microseconds.
+static void many_tasks(int rounds, unsigned us, long *sum)
+{
+	for (int round = 0; round < rounds; round++) {
+		for (int i = 0; i < 100; i++) {
+#pragma omp task
+			{
+				if (us)
+					usleep(us);
+#pragma omp atomic
+				*sum += 1;
+			}
+		}
+#pragma omp taskwait
+	}
+}
+
 int run(const char *what);
 int run(const char *what)
 {
@@ -140,6 +157,34 @@ int run(const char *what)
 			}
 		}
 		step("last");
+		printf("sum %ld\n", sum);
+		return 0;
+	}
+	if (!strcmp(what, "short") || !strcmp(what, "longer")) {
+		// Another thread executes the last task, after many that were short.
+#pragma omp parallel shared(sum)
+		{
+			if (omp_get_thread_num() == 0) {
+				many_tasks(2000, 0, &sum);
+				hold = 0;
+#pragma omp task shared(hold)
+				{
+					hold = 1;
+					task_of_another("short");
+				}
+				while (!hold) {
+				}
+			}
+		}
+		if (!strcmp(what, "longer")) {
+#pragma omp parallel shared(sum)
+			{
+				if (omp_get_thread_num() == 0)
+					many_tasks(10, 100, &sum);
+			}
+			hold = 0;
+			run("tasks");
+		}
 		printf("sum %ld\n", sum);
 		return 0;
 	}
