@@ -22,8 +22,8 @@
  * and when the region is over for the thread that began it. From there to there everybody waited, but for
  * tasks, which are executed where threads wait: when each begins and ends is seen in the same way. Tasks of loops
  * (GOMP_taskloop) and those that end when an event comes (detach) cannot be followed so: in a region in which
- * one was made no thread is reported as waiting at barriers and ends. With libomp they are distinguished. Nor is one where
- * tasks are short (waiting_tasks.h).
+ * one was made no thread is reported as waiting at barriers and ends, nor in one with short tasks (waiting_tasks.h). With
+ * libomp tasks of loops are distinguished.
  *
  * Not seen: barriers that a program makes itself, but for those at which threads block (waiting_own.h); regions of programs
  * that were compiled by a gcc before 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
@@ -436,11 +436,12 @@ static uint64_t over(const line_t *line, uint64_t entered)
 	return (region == last || next) && ended > entered ? ended : entered;
 }
 
-/* Whether it may have executed tasks of its team while it seemed to wait. */
+/* Whether it may have executed tasks of its team while it seemed to wait: for all of the team, or for tasks. */
 static bool with_tasks(const line_t *line, uint8_t state)
 {
 	uint16_t team = GET(line->team);
-	return team && (state == EVENLY_BARRIER || state == EVENLY_END)
+	bool for_tasks = state == EVENLY_LOCK && !GET(line->object);
+	return team && (state == EVENLY_BARRIER || state == EVENLY_END || for_tasks)
 		&& (GET(lines[team - 1].object) & EVENLY_UNSEEN_TASKS);
 }
 
@@ -522,6 +523,9 @@ static inline line_t *begins_to_wait(const void *frame)
 {
 	line_t *line = mine();
 	if (!line || here.by_runtime || (here.outer && (uintptr_t)here.outer > (uintptr_t)frame))
+		return NULL;
+	/* In a task that is executed unseen at the end of a region: after it the thread is there again. */
+	if (GET(line->state) == EVENLY_END && with_tasks(line, EVENLY_END))
 		return NULL;
 	if (here.outer)
 		forget(line);

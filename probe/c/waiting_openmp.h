@@ -392,7 +392,7 @@ GOMP_TASKS(GOMP_taskloop_ull, 11)
 		if (!IS_LIBGOMP(next))                                                      \
 			return next(A##n);                                                  \
 		leave_barriers();                                                           \
-		if (leaves_unseen())                                                        \
+		if (is_in_runs())                                                           \
 			return next(A##n);                                                  \
 		WAITS(EVENLY_LOCK, 0);                                                      \
 		return next(A##n);                                                          \
@@ -465,9 +465,10 @@ static _Atomic(void *) task_of_all;
 static __attribute__((noinline)) long makes_task(P10)
 {
 	long (*next)(P10) = NEXT_FOR((const void *)a0, task_of_all, "GOMP_task");
-	if (!IS_LIBGOMP(next))
+	/* Of a module with a libgomp of its own. */
+	if (!IS_LIBGOMP(next) || continues_unseen())
 		return next(A10);
-	if (!mine() || a6 & DETACHED || is_left_unseen()) {
+	if (!mine() || a6 & DETACHED || begins_unseen()) {
 		task_is_made();
 		return next(A10);
 	}
@@ -483,8 +484,8 @@ EXPORT long GOMP_task(P10);
 long GOMP_task(P10)
 {
 	long (*next)(P10) = (long (*)(P10))GET(task_of_all);
-	/* Two jumps, as the arguments stay where they are. */
-	return LIKELY(next) && goes_unseen() ? next(A10) : makes_task(A10);
+	/* Calls that leave the arguments where they are. */
+	return LIKELY(next) && continues_unseen() ? next(A10) : makes_task(A10);
 }
 
 /* ---------------------------------------------------------------- libomp */
@@ -505,6 +506,7 @@ enum {
 enum { SCOPE_BEGIN = 1, SCOPE_END = 2 };
 enum { IMPLICIT = 2, TASKWAIT = 5, TASKGROUP = 6, REDUCTION = 7, END_OF_REGION = 9 };
 enum { INITIAL_TASK = 1 };
+enum { TASK_COMPLETE = 1, TASK_CANCEL = 3 };
 /* What this tool keeps of a task. */
 enum { TASK_WAITS = 1, TASK_IN_PART = 2 };
 
@@ -579,7 +581,7 @@ static void on_sync_wait(int kind, int end, union ompt_data *parallel, union omp
 	if (!line || here.outer)
 		return;
 	if (end == SCOPE_BEGIN) {
-		if (of_tasks && leaves_unseen())
+		if (of_tasks && is_in_runs())
 			return;
 		if (task)
 			task->value |= TASK_WAITS;
@@ -624,21 +626,21 @@ static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_dat
 /* A thread that waits executes the task of another, or goes on waiting. */
 static void on_task_schedule(union ompt_data *prior, int status, union ompt_data *next)
 {
-	(void)prior, (void)status;
+	(void)prior;
 	line_t *line = next && !here.outer ? mine() : NULL;
 	if (!line)
 		return;
-	bool waits = next->value & TASK_WAITS;
-	if (!waits && goes_unseen())
+	bool has_ended = status == TASK_COMPLETE || status == TASK_CANCEL, waits = next->value & TASK_WAITS;
+	if (has_ended ? !waits && is_in_runs() : continues_unseen())
 		return;
-	if (!waits && is_left_unseen()) {
-		has_tasks(line, EVENLY_UNSEEN_TASKS);
+	if (!has_ended && begins_unseen()) {
+		task_is_made();
 		return;
 	}
-	if (here.by_runtime)
-		has_tasks(line, EVENLY_SEEN_TASKS);
 	if (here.by_runtime == waits)
 		return;
+	if (here.by_runtime)
+		has_tasks(line, EVENLY_SEEN_TASKS);
 	runtime_says(line, waits ? EVENLY_BARRIER : EVENLY_COMPUTING);
 	if (waits)
 		task_was_seen(GET(line->entered));

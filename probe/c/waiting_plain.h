@@ -47,7 +47,9 @@ static inline void leave_barriers(void)
 {
 	if (!here.place.code)
 		return;
-	SET(here.place.code->plain, NOT_PLAIN);
+	/* All of the team may come here often. */
+	if (GET(here.place.code->plain) != NOT_PLAIN)
+		SET(here.place.code->plain, NOT_PLAIN);
 	leave_to_runtime(here.place.team);
 }
 

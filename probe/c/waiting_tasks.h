@@ -3,16 +3,18 @@
  *
  * To see a task takes some 80 ns: of tasks of a microsecond that would be a tenth. So while a thread makes such tasks
  * (or, with libomp, executes them) they are left unseen, and in their regions no thread is reported as waiting at
- * barriers and ends: whoever waits there executes tasks. From time to time some are looked at again.
+ * barriers and ends: whoever waits there may execute tasks. From time to time some are seen again.
  */
 #ifndef EVENLY_WAITING_TASKS_H
 #define EVENLY_WAITING_TASKS_H
 
 /* From tasks of this length on, what it takes to see them is less than half a percent. */
 #define SHORT_TASK_NS 20000
-/* After so many short tasks in a row on one thread some are not seen: so many runs, of so many. */
+/* So many short tasks in a row on one thread are enough. */
 #define SHORT_TASKS 64
+/* Then so many runs of so many tasks are not seen. After each run it is looked whether its tasks took long after all. */
 #define UNSEEN_RUNS 256
+#define RUN 64
 
 /* How often a thread has found that tasks are short. */
 static _Atomic uint32_t found_short;
@@ -21,8 +23,8 @@ static __thread struct {
 	uint32_t seen;      /* tasks that this thread has executed since */
 	uint64_t since;
 	uint32_t known;     /* the value of found_short that it has acted on */
-	uint32_t runs;      /* how many runs are still not to be seen */
-	uint32_t unseen;    /* how many tasks of this run, in this region, for which nothing is left to do */
+	uint32_t runs;      /* how many are still not to be seen */
+	uint32_t unseen;    /* how many tasks of this one: its region is marked, and has left the barriers to the runtime */
 	uint64_t looked_at; /* when this run began */
 } tasks __attribute__((tls_model("initial-exec")));
 
@@ -45,25 +47,25 @@ static COLD bool begins_run(void)
 	uint32_t found = GET(found_short);
 	if (!tasks.runs && found != tasks.known)
 		tasks.runs = UNSEEN_RUNS;
-	else if (at - tasks.looked_at > SHORT_TASKS * SHORT_TASK_NS)
+	else if (at - tasks.looked_at > RUN * SHORT_TASK_NS)
 		tasks.runs = 0;
 	tasks.known = found;
 	tasks.looked_at = at;
 	if (!tasks.runs)
 		return false;
 	tasks.runs--;
-	tasks.unseen = SHORT_TASKS - 1;
+	tasks.unseen = RUN - 1;
 	return true;
 }
 
-/* Whether the next task of this thread is to be left unseen: the first of a run, as others are not even asked for. */
-static inline bool is_left_unseen(void)
+/* Whether the next task of this thread is the first of a run, or of what is left of one in this region. */
+static inline bool begins_unseen(void)
 {
 	return !LIKELY(!tasks.runs && GET(found_short) == tasks.known) && begins_run();
 }
 
-/* Whether the next task of this thread goes on with a run. */
-static inline bool goes_unseen(void)
+/* Whether the next task of this thread belongs to a run that has begun: then nothing is to be done for it. */
+static inline bool continues_unseen(void)
 {
 	if (!tasks.unseen)
 		return false;
@@ -71,13 +73,13 @@ static inline bool goes_unseen(void)
 	return true;
 }
 
-/* Whether this thread makes, or executes, tasks that are left unseen. */
-static inline bool leaves_unseen(void)
+/* Whether this thread makes, or executes, tasks that are not seen. */
+static inline bool is_in_runs(void)
 {
 	return tasks.unseen || tasks.runs;
 }
 
-/* What is to be done for the first of a run has not been done there. */
+/* What is to be done for the first of a run has not been done in this region. */
 static inline void comes_to_region(void)
 {
 	tasks.unseen = 0;

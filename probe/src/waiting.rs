@@ -543,6 +543,13 @@ fn observed<'a>(
             waited.0 = waited.0.saturating_add(before.0);
         }
         let (mut object, mut peer) = (u32_at(bytes, line::OBJECT), None);
+        // For tasks, and not for a lock, which has a name.
+        if activity == Activity::Lock
+            && object == 0
+            && has_unseen_tasks(team_of(bytes, once, twice))
+        {
+            activity = Activity::Computing;
+        }
         if matches!(activity, Activity::Mpi | Activity::Collective) {
             peer = Peer::of(object);
             object &= (1 << CALL_BITS) - 1;
@@ -582,7 +589,7 @@ fn as_others_see(
     there: Option<Nanos>,
     now: Nanos,
 ) -> (Activity, Nanos, Nanos) {
-    let tasks = team.is_some_and(|team| u32_at(team, line::OBJECT) & UNSEEN_TASKS != 0);
+    let tasks = has_unseen_tasks(team);
     let ended = team.and_then(|team| over(thread, team));
     let Some(end) = [ended, there].into_iter().flatten().min() else {
         return (if tasks { Activity::Computing } else { waits }, since, Nanos::ZERO);
@@ -592,6 +599,11 @@ fn as_others_see(
     // While a region goes on it only lacks a CPU.
     let then = if ended.is_some() { Activity::Outside } else { Activity::Computing };
     (then, end, before)
+}
+
+/// Whether who waits in a region of this team may be executing tasks.
+fn has_unseen_tasks(team: Option<&[u8]>) -> bool {
+    team.is_some_and(|team| u32_at(team, line::OBJECT) & UNSEEN_TASKS != 0)
 }
 
 /// The line of the team in whose region this thread is.

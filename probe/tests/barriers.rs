@@ -199,6 +199,15 @@ mod libgomp {
         assert_eq!(replaced, 0);
     }
 
+    /// Would catch: a thread that is still in a run of tasks which are not seen, and so does not leave the barriers of a later region
+    /// to the runtime, which executes tasks there.
+    #[test]
+    fn tasks_are_done_at_the_barrier_after_short_ones() {
+        let (output, replaced) = replaced("regions", &["before"], PATIENT);
+        assert_eq!(printed(&output), ["sum 200000, 1 before the barrier"], "{output:?}");
+        assert!(replaced > 0, "no barrier was replaced");
+    }
+
     #[test]
     fn barriers_that_can_be_cancelled_are_not_replaced() {
         let (output, replaced) = replaced("plain", &["3"], ("OMP_CANCELLATION", "true"));

@@ -365,7 +365,7 @@ fn nonsense_harms_nobody(all: bool) {
     }
     for compiler in ["gcc", "clang"].into_iter().filter(|c| has(c)) {
         let program = built("regions", compiler, &["-fopenmp"]);
-        for what in ["regions", "nested", "tasks", "taskwait", "taskloop"] {
+        for what in ["regions", "nested", "tasks", "taskwait", "taskloop", "before"] {
             programs.push((vec![program.clone().into(), what.into()], plain.to_vec()));
         }
     }

@@ -15,7 +15,7 @@ static void *task_of_another(const char *name)
 	return NULL;
 }
 
-// Tasks that take at least so many microseconds.
+// Tasks that take at least so many microseconds, and wait for one of their own.
 static void many_tasks(int rounds, unsigned us, long *sum)
 {
 	for (int round = 0; round < rounds; round++) {
@@ -24,12 +24,33 @@ static void many_tasks(int rounds, unsigned us, long *sum)
 			{
 				if (us)
 					usleep(us);
+#pragma omp task
 #pragma omp atomic
 				*sum += 1;
+#pragma omp taskwait
 			}
 		}
 #pragma omp taskwait
 	}
+}
+
+// The last instance of a region, which is plain until then, makes a task. Returns how many were done after its barrier.
+static int task_before_barrier(void)
+{
+	int done = 0, seen = 0;
+	for (int instance = 0; instance < 4; instance++) {
+#pragma omp parallel shared(done, seen)
+		{
+			if (instance == 3 && omp_get_thread_num() == 0) {
+#pragma omp task shared(done)
+				done = 1;
+			}
+#pragma omp barrier
+			if (omp_get_thread_num() == 0)
+				seen = done;
+		}
+	}
+	return seen;
 }
 
 int run(const char *what);
@@ -160,33 +181,46 @@ int run(const char *what)
 		printf("sum %ld\n", sum);
 		return 0;
 	}
-	if (!strcmp(what, "short") || !strcmp(what, "longer")) {
-		// Another thread executes the last task, after many that were short.
+	if (!strcmp(what, "short")) {
+		// The first thread waits for the group of which another executes the task, and a third at the end.
+#pragma omp parallel shared(sum)
+		{
+			if (omp_get_thread_num() == 0) {
+#pragma omp taskgroup
+				{
+#pragma omp task shared(sum, hold)
+					{
+						hold = 1;
+						many_tasks(2000, 0, &sum);
+						task_of_another("short");
+					}
+					while (!hold) {
+					}
+				}
+			}
+		}
+		step("last");
+		printf("sum %ld\n", sum);
+		return 0;
+	}
+	if (!strcmp(what, "before")) {
+#pragma omp parallel shared(sum)
+		{
+			if (omp_get_thread_num() == 0)
+				many_tasks(2000, 0, &sum);
+		}
+		printf("sum %ld, %d before the barrier\n", sum, task_before_barrier());
+		return 0;
+	}
+	if (!strcmp(what, "longer")) {
 #pragma omp parallel shared(sum)
 		{
 			if (omp_get_thread_num() == 0) {
 				many_tasks(2000, 0, &sum);
-				hold = 0;
-#pragma omp task shared(hold)
-				{
-					hold = 1;
-					task_of_another("short");
-				}
-				while (!hold) {
-				}
+				many_tasks(10, 100, &sum);
 			}
 		}
-		if (!strcmp(what, "longer")) {
-#pragma omp parallel shared(sum)
-			{
-				if (omp_get_thread_num() == 0)
-					many_tasks(10, 100, &sum);
-			}
-			hold = 0;
-			run("tasks");
-		}
-		printf("sum %ld\n", sum);
-		return 0;
+		return run("tasks");
 	}
 	if (!strcmp(what, "taskloop")) {
 #pragma omp parallel
