@@ -152,7 +152,7 @@ impl WatchState {
             return;
         }
         let late = Late::of(&self.seen);
-        for o in &self.seen {
+        for o in self.seen.iter().filter(|o| says_something(o)) {
             let key = (o.tid.0, o.registered.0);
             if self.threads.len() < MOST || self.threads.contains_key(&key) {
                 let new = || Known { last: *o, waiting: 0, waited_for: HashMap::new() };
@@ -324,7 +324,7 @@ fn read_wait_reports(mut reader: Reader) -> ReadWaitReports {
     Box::new(move |now, out| {
         // A mapping that cannot be read says nothing.
         if reader.read(now, &mut seen).is_ok() {
-            out.extend(seen.iter().map(|o| {
+            out.extend(seen.iter().filter(|o| says_something(o)).map(|o| {
                 let (waited, outside, phases, waits) = (o.waited, o.outside, o.phases, o.waits);
                 let computes_since =
                     (o.activity == Activity::Computing).then_some(o.since.min(now));
@@ -333,6 +333,11 @@ fn read_wait_reports(mut reader: Reader) -> ReadWaitReports {
             }));
         }
     })
+}
+
+/// Whether a thread has waited in a way that is reported. Others, which only sleep for instance, may spin in ways that are not.
+fn says_something(o: &Observed) -> bool {
+    o.waits > 0 || o.activity.waits()
 }
 
 /// Asks until no user of the answers is left.

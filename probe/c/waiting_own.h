@@ -297,14 +297,34 @@ static void has_woken_others(struct evenly_note *team, bool locked)
 	begins_next(team, !locked || with_others.unread++ % UNREAD == 0);
 }
 
-/* A wrapper waits at an object, by this call. */
-#define WAITS_AT(object, call)                                                          \
+/* A thread waits at an object, by this call, and has entered a wrapper for it. */
+#define WAITS_IN(entered, object, call)                                                 \
 	({                                                                              \
-		WAITS(EVENLY_LOCK, name_of(object));                                    \
 		struct evenly_note *team_ = waits_for_others(entered, name_of(object)); \
 		__typeof__(call) result_ = call;                                        \
 		goes_on_with_others(team_);                                             \
 		result_;                                                                \
+	})
+
+/* It is said meanwhile that it waits. */
+#define WAITS_AT(object, call)                           \
+	({                                               \
+		WAITS(EVENLY_LOCK, name_of(object));     \
+		WAITS_IN(entered, object, call);         \
+	})
+
+static inline void leave_unsaid(line_t **entered)
+{
+	if (has_waited(*entered))
+		here.outer = NULL;
+}
+
+/* It is not said, as it does not spin: the kernel knows when it sleeps, and when it wants a CPU again. */
+#define SLEEPS_AT(object, call)                                                  \
+	({                                                                       \
+		line_t *entered __attribute__((cleanup(leave_unsaid))) =         \
+			begins_to_wait(__builtin_frame_address(0));              \
+		WAITS_IN(entered, object, call);                                 \
 	})
 
 /* It wakes one that waits there, or all, by this call. `locked`: see has_woken_others. */
@@ -374,7 +394,7 @@ static COLD long asks_futex(const long of[6])
 	switch (of[1] & FUTEX_CMD_MASK) {
 	case FUTEX_WAIT:
 	case FUTEX_WAIT_BITSET:
-		return WAITS_AT(at, pass_on(SYS_futex, of));
+		return SLEEPS_AT(at, pass_on(SYS_futex, of));
 	case FUTEX_WAKE:
 	case FUTEX_WAKE_BITSET:
 	case FUTEX_WAKE_OP:
