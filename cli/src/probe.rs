@@ -335,7 +335,7 @@ fn read_wait_reports(mut reader: Reader) -> ReadWaitReports {
     })
 }
 
-/// Whether a thread has waited in a way that is reported. Others, which only sleep for instance, may spin in ways that are not.
+/// Whether a thread has reported a wait. Of others nothing is known: they may spin in ways that the probe does not see.
 fn says_something(o: &Observed) -> bool {
     o.waits > 0 || o.activity.waits()
 }

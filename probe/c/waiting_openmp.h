@@ -460,8 +460,10 @@ static void execute_task(void *argument)
 /* GOMP_TASK_FLAG_DETACH: libgomp writes to the data that it is given. */
 #define DETACHED (1 << 13)
 
-/* (function, data, copying, size, alignment, at once, flags, dependences, priority, event) */
+/* GOMP_task, where it is the same for all of the process. */
 static _Atomic(void *) task_of_all;
+
+/* (function, data, copying, size, alignment, at once, flags, dependences, priority, event) */
 static __attribute__((noinline)) long makes_task(P10)
 {
 	long (*next)(P10) = NEXT_FOR((const void *)a0, task_of_all, "GOMP_task");

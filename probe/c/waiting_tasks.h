@@ -61,7 +61,7 @@ static COLD bool begins_run(void)
 /* Whether the next task of this thread is the first of a run, or of what is left of one in this region. */
 static inline bool begins_unseen(void)
 {
-	return !LIKELY(!tasks.runs && GET(found_short) == tasks.known) && begins_run();
+	return (tasks.runs || GET(found_short) != tasks.known) && begins_run();
 }
 
 /* Whether the next task of this thread belongs to a run that has begun: then nothing is to be done for it. */

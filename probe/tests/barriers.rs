@@ -7,6 +7,7 @@
 mod common;
 
 use common::built;
+use evenly_linux::proc::status_number;
 use evenly_model::{Nanos, ThreadId, Tid};
 use evenly_phase::Openings;
 use evenly_probe::layout::waiting::header;
@@ -398,12 +399,11 @@ enum Waits {
 
 /// How often the threads of a process, and of all that it has started, have gone to sleep.
 fn times_slept(child: &Child) -> u32 {
-    let of = |thread: &ThreadId| {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", thread.tid.0)).ok()?;
-        let count = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
-        count.trim().parse::<u32>().ok()
+    let of = |tid| {
+        let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
+        u32::try_from(status_number(&status, "voluntary_ctxt_switches")?).ok()
     };
-    threads_below(child).iter().filter_map(of).sum()
+    tids_below(child.id()).into_iter().filter_map(of).sum()
 }
 
 /// Waits until threads wait that many times in all for an opening, first of the first kind and then of the others.

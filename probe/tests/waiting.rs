@@ -323,9 +323,7 @@ fn nested_regions_of_libgomp() {
 }
 
 /// One of those who wait executes the task, and computes meanwhile.
-#[test]
-fn tasks_of_libgomp() {
-    let mut p = by_libgomp("tasks");
+fn a_task_of_another(mut p: Watched) {
     p.until("task");
     p.expect(vec![Computing, RegionEnd, RegionEnd]);
     p.go();
@@ -333,6 +331,11 @@ fn tasks_of_libgomp() {
     p.expect(vec![Computing, Outside, Outside]);
     p.go();
     p.ends_well();
+}
+
+#[test]
+fn tasks_of_libgomp() {
+    a_task_of_another(by_libgomp("tasks"));
 }
 
 /// Who waits for tasks of others, then for a group of them, and in between executes some.
@@ -371,13 +374,7 @@ fn short_tasks_of_libgomp() {
 /// As tasks have become longer, they are seen again.
 #[test]
 fn longer_tasks_of_libgomp() {
-    let mut p = by_libgomp("longer");
-    p.until("task");
-    p.expect(vec![Computing, RegionEnd, RegionEnd]);
-    p.go();
-    p.until("last");
-    p.go();
-    p.ends_well();
+    a_task_of_another(by_libgomp("longer"));
 }
 
 /// Of these nothing is known, and no thread is reported as waiting.
