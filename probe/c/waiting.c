@@ -686,6 +686,7 @@ EXPORT int pthread_key_create(pthread_key_t *made, void (*ends)(void *))
 #include "waiting_plain.h"
 #include "waiting_tasks.h"
 #include "waiting_openmp.h"
+#include "waiting_yield.h"
 /* A library of its own, so that programs that ask whether there is MPI find none where there is none. */
 #ifdef EVENLY_MPI_CALLS
 #include "waiting_mpi.h"

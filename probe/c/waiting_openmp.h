@@ -629,10 +629,12 @@ static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_dat
 static void on_task_schedule(union ompt_data *prior, int status, union ompt_data *next)
 {
 	(void)prior;
+	bool has_ended = status == TASK_COMPLETE || status == TASK_CANCEL;
+	tasks.ended = has_ended && header;
 	line_t *line = next && !here.outer ? mine() : NULL;
 	if (!line)
 		return;
-	bool has_ended = status == TASK_COMPLETE || status == TASK_CANCEL, waits = next->value & TASK_WAITS;
+	bool waits = next->value & TASK_WAITS;
 	if (has_ended ? !waits && is_in_runs() : continues_unseen())
 		return;
 	if (!has_ended && begins_unseen()) {

@@ -412,22 +412,4 @@ EXPORT long syscall(long number, ...)
 	return number == SYS_futex && header ? asks_futex(of) : pass_on(number, of);
 }
 
-/* ---------------------------------------------------------------- yielding */
-
-/* Who blocks in the end may yield before, as std::atomic::wait does, and have the CPU again when all is over. */
-EXPORT int sched_yield(void)
-{
-	int (*next)(void) = NEXT("sched_yield");
-	struct evenly_note *team = NULL;
-	if (with_others.counted & 1)
-		team = yields_to_others();
-	int result = next();
-	if (team) {
-		if (GET(team->phase) != with_others.phase || with_others.late)
-			goes_on_with_others(team);
-		with_others.yielded = ticks();
-	}
-	return result;
-}
-
 #endif

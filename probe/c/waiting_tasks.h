@@ -26,6 +26,7 @@ static __thread struct {
 	uint32_t runs;      /* how many are still not to be seen */
 	uint32_t unseen;    /* how many tasks of this one: its region is marked, and has left the barriers to the runtime */
 	uint64_t looked_at; /* when this run began */
+	bool ended;         /* libomp has just executed one */
 } tasks __attribute__((tls_model("initial-exec")));
 
 /* This thread has executed a task, and that was seen. */

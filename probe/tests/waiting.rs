@@ -11,7 +11,7 @@ use common::watched::{Watched, now};
 use common::{built, has};
 use evenly_model::{Nanos, Pid};
 use evenly_probe::load::{Calls, keep, preload};
-use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
+use evenly_probe::waiting::{Activity, Cooperation, Mapping, Observed, Reader};
 use evenly_testing::wait_until;
 use rustix::fs::StatVfsMountFlags;
 use std::fs::{self, File, Permissions};
@@ -437,6 +437,29 @@ fn tasks_of_libomp() {
 fn short_tasks_of_libomp() {
     let Some(p) = by_libomp("short") else { return };
     short_tasks(p);
+}
+
+/// libomp yields after each task.
+#[test]
+#[ignore = "needs clang: ./dev test --all"]
+fn who_has_executed_a_task_of_libomp_goes_on_where_threads_cooperate() {
+    if !has("clang") {
+        return;
+    }
+    let library = built("task_yields", "clang", &["-shared", "-fPIC", "-DLIBRARY"]);
+    let with = ["-O2", "-fopenmp", library.to_str().unwrap()];
+    let program = built("task_yields", "clang", &with);
+    for (cooperation, expected) in [
+        (Cooperation::Never, "200 tasks, yields\n"),
+        (Cooperation::WhileMoved, "200 tasks, goes on\n"),
+    ] {
+        let before = Some(library.as_os_str());
+        let mut p = Watched::start_before(Calls::None, &mut Command::new(&program), before);
+        p.mapping.set_cooperation(cooperation).unwrap();
+        p.go();
+        let (status, said) = p.end();
+        assert!(status.success() && said == expected, "{cooperation:?}: {status} {said}");
+    }
 }
 
 /// A thread dies of its own fault while others wait at the end of a region.
