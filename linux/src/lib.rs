@@ -27,7 +27,7 @@ mod undo;
 
 pub(crate) use apply::beats;
 pub use apply::{breakpoints, machine, share};
-pub(crate) use read::program_cpus;
+pub(crate) use read::{callers, program_cpus};
 pub use read::{
     counters, foreign, functions, limits, memory, modules, pace, samples, scan, spinning,
     taskstats, threads, usage, wait_reports,

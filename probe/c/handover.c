@@ -348,7 +348,7 @@ static void trapped(int signal, siginfo_t *info, void *context)
 	go_on(context, next);
 	count(&place->traps, 1);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	bool waits = !GET(place->doubt) || seems_to_wait(place, at, context, now);
+	bool waits = !GET(place->doubt) || seems_to_wait(place, at, next < at, context, now);
 	if (GET(place->wanted) && now / 1000000000 < GET(shared->until)) {
 		if (waits)
 			hand_over(place, now);

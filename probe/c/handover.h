@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define EVENLY_HANDOVER_MAGIC UINT64_C(0x7265766f646e6168) /* "handover", little-endian */
-#define EVENLY_HANDOVER_VERSION 6
+#define EVENLY_HANDOVER_VERSION 7
 #define EVENLY_HANDOVER_VARIABLE "EVENLY_HANDOVER"
 /* What the file's name in /proc begins with. */
 #define EVENLY_HANDOVER_NAME "/memfd:evenly-handover"
@@ -56,7 +56,8 @@ struct evenly_place {
 	/* Written by both. */
 	_Atomic uint32_t doubt;  /* 0, EVENLY_DOUBTED, EVENLY_REFUTED */
 	/* Written by programs. */
-	_Atomic uint64_t differs; /* turns with registers that no thread had there before, where it is doubted */
+	_Atomic uint32_t differs; /* turns with registers that no thread had there before, where it is doubted */
+	_Atomic uint32_t passes;  /* how often threads came to it once, and did not wait */
 	/* The process that changes the instruction says so first, and leaves it as it is while another one does. 0: none; a process
 	 * that is gone says nothing any longer. */
 	_Atomic uint32_t changed_outside; /* written by evenly */

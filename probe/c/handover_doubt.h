@@ -8,41 +8,91 @@
 
 /* Turns with other registers, or that take long, that a place has before it is given up, if most of all are such. */
 #define ENOUGH_DIFFER 64
+/* It may also be given up after threads have gone past it so often without a wait. */
+#define ENOUGH_PASS 1024
+/* What that takes at least each time, in ns. */
+#define TRAP 1000
 /* Turns in succession with registers that were there before. */
 #define SURE 8
-/* How many turns a thread remembers. */
+/* How many turns a thread remembers of a place, */
 #define REMEMBERED 8
+/* and of how many places: a loop may call a function that has one. */
+#define PLACES 8
 
-static __thread struct {
-	uint64_t at;   /* the place that it came to last */
+struct turns {
+	uint64_t at;   /* the place; 0: none */
 	uint64_t seen[REMEMBERED]; /* of its registers there: what they hash to; 0: nothing */
 	unsigned next;
 	unsigned repeated; /* turns in succession that were like one of those */
+	bool is_another;   /* there was one before, since it came to this loop */
+};
+
+static __thread struct {
+	struct turns of[PLACES];
+	unsigned next; /* which is forgotten for another */
 } turns __attribute__((tls_model("initial-exec")));
 
-/* Whether the thread that has come to this place seems to wait. Gives the place up where most turns differ. */
-static bool seems_to_wait(struct evenly_place *place, uint64_t at, const ucontext_t *context, uint64_t now)
+/* What this thread remembers of a place. */
+static struct turns *turns_at(uint64_t at)
 {
-	uint64_t registers = registers_of(context) | 1;
-	if (turns.at != at) {
-		memset(&turns, 0, sizeof turns);
-		turns.at = at;
+	for (unsigned i = 0; i < PLACES; i++)
+		if (turns.of[i].at == at)
+			return &turns.of[i];
+	struct turns *of = &turns.of[turns.next++ % PLACES];
+	*of = (struct turns){ .at = at };
+	return of;
+}
+
+static void give_up(struct evenly_place *place)
+{
+	SET(place->doubt, EVENLY_REFUTED);
+	SET(place->wanted, 0);
+}
+
+/* Gives the place up where most turns do not look like those of a loop that waits. */
+static void differs(struct evenly_place *place)
+{
+	uint32_t differ = atomic_fetch_add_explicit(&place->differs, 1, memory_order_relaxed) + 1;
+	if (differ >= ENOUGH_DIFFER && differ > GET(place->traps) / 2)
+		give_up(place);
+}
+
+/* Gives the place up where others have less of those who wait than those lose who do not, or sleep. */
+static void passes(struct evenly_place *place)
+{
+	uint64_t passed = atomic_fetch_add_explicit(&place->passes, 1, memory_order_relaxed) + 1;
+	uint64_t had = GET(place->given);
+	if (passed >= ENOUGH_PASS && (passed * TRAP > had || GET(place->slept) > had))
+		give_up(place);
+}
+
+/* Whether the thread that has come to this place, and goes back to another turn or not, seems to wait. */
+static bool seems_to_wait(struct evenly_place *place, uint64_t at, bool goes_back, const ucontext_t *context, uint64_t now)
+{
+	struct turns *of = turns_at(at);
+	if (!goes_back) {
+		/* Another time is another wait, if it is one. */
+		bool waited = of->repeated >= SURE;
+		*of = (struct turns){ .at = at };
+		if (!waited)
+			passes(place);
+		return false;
 	}
+	uint64_t registers = registers_of(context) | 1;
 	/* Who only looks takes no longer. */
 	bool is_short = now - here.last < LONGEST_TURN;
 	for (unsigned i = 0; i < REMEMBERED && is_short; i++)
-		if (turns.seen[i] == registers) {
-			if (++turns.repeated == SURE)
+		if (of->seen[i] == registers) {
+			if (++of->repeated == SURE)
 				begins_to_wait(now);
-			return turns.repeated >= SURE;
+			return of->repeated >= SURE;
 		}
-	turns.seen[turns.next++ % REMEMBERED] = registers;
-	turns.repeated = 0;
-	uint64_t differ = atomic_fetch_add_explicit(&place->differs, 1, memory_order_relaxed) + 1;
-	if (differ >= ENOUGH_DIFFER && differ > GET(place->traps) / 2) {
-		SET(place->doubt, EVENLY_REFUTED);
-		SET(place->wanted, 0);
-	}
+	of->seen[of->next++ % REMEMBERED] = registers;
+	of->repeated = 0;
+	/* What the first turn began with is not known. */
+	if (of->is_another)
+		differs(place);
+	of->is_another = true;
 	return false;
 }
 

@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 /// The variable that names the file to programs.
 pub const VARIABLE: &str = "EVENLY_HANDOVER";
 const MAGIC: u64 = u64::from_le_bytes(*b"handover");
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// What a place is that is doubted, and one of which it turned out that nobody waits there.
 const DOUBTED: u32 = 1;
 const REFUTED: u32 = 2;

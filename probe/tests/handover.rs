@@ -388,6 +388,36 @@ fn a_loop_that_may_wait_is_given_up_where_registers_change() {
     }
 }
 
+/// Would catch: a loop in which threads wait for long, that is given up as they mostly find what they look for at once; one that
+/// traps each time though nobody waits there; and two, one within what the other calls, that are not known for each other.
+#[test]
+fn a_loop_that_threads_go_past_is_kept_where_others_have_much_of_the_waits() {
+    for (what, functions) in [
+        ("passes", &["spin_while"][..]),
+        ("waits", &["spin_while"]),
+        ("waits", &["spin_while", "each"]),
+    ] {
+        let mut it = Spinning::start_program(built("passes", "gcc", &["-O2"]), what);
+        let all: Vec<_> = functions.iter().flat_map(|name| it.doubtful(name)).collect();
+        assert_eq!(all.len(), functions.len(), "{all:?}");
+        it.arm_at(&all, true);
+        it.go();
+        let mut said = String::new();
+        it.stdout.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "done\n");
+        let handed = it.table.handed();
+        let kept = handed.iter().filter(|(p, h)| h.traps > 0 && !it.table.is_refuted(*p)).count();
+        let (traps, given) =
+            handed.iter().fold((0, 0), |(t, g), (_, h)| (t + h.traps, g + h.given.0));
+        if what == "passes" {
+            // Each thread may come once more until the instruction is put back.
+            assert!(kept == 0 && (1_024..1_030).contains(&traps) && given == 0, "{handed:?}");
+        } else {
+            assert!(kept > 0 && traps > 10_000 && given > 50_000_000, "{handed:?}");
+        }
+    }
+}
+
 /// Would catch: breakpoints that stay when evenly was killed.
 #[test]
 fn instructions_come_back_when_nobody_wants_to_hand_over_any_longer() {

@@ -13,8 +13,8 @@
 #include "../common.h"
 #include "../kernel.h"
 
-enum pattern { TICKET, TTAS, SPINLOCK, PIPELINE, POOL };
-static const char *const NAMES[] = {"ticket", "ttas", "spinlock", "pipeline", "pool"};
+enum pattern { TICKET, TTAS, SPINLOCK, PIPELINE, QUEUES, POOL };
+static const char *const NAMES[] = {"ticket", "ttas", "spinlock", "pipeline", "queues", "pool"};
 
 static enum pattern pattern = PIPELINE;
 static uint64_t threads = 2, phases = 1000, iters = 1000, held = 200;
@@ -120,6 +120,47 @@ static void pipeline(uint64_t self) {
     }
 }
 
+// ------------------------------------------------------------------ queues
+
+enum { ROOM = 64 };
+// Between two stages.
+struct queue {
+    alignas(64) _Atomic uint64_t pushed;
+    alignas(64) _Atomic uint64_t popped;
+    uint64_t values[ROOM];
+};
+static struct queue *queues;
+
+static LOOKS int try_push(struct queue *queue, uint64_t value) {
+    uint64_t at = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    if (at - atomic_load_explicit(&queue->popped, memory_order_acquire) == ROOM) return 0;
+    queue->values[at % ROOM] = value;
+    atomic_store_explicit(&queue->pushed, at + 1, memory_order_release);
+    return 1;
+}
+
+static LOOKS int try_pop(struct queue *queue, uint64_t *value) {
+    uint64_t at = atomic_load_explicit(&queue->popped, memory_order_relaxed);
+    if (at == atomic_load_explicit(&queue->pushed, memory_order_acquire)) return 0;
+    *value = queue->values[at % ROOM];
+    atomic_store_explicit(&queue->popped, at + 1, memory_order_release);
+    return 1;
+}
+
+// Stage s takes what the stage before it has made, mostly without a wait, and waits for long now and then.
+static void stages_with_queues(uint64_t self) {
+    uint64_t value = 0;
+    for (uint64_t item = 0; item < phases; item++) {
+        if (self)
+            while (!try_pop(&queues[self], &value)) relax();
+        value = compute(self, item, value, iters);
+        if (self + 1 < threads)
+            while (!try_push(&queues[self + 1], value)) relax();
+        else
+            stages[self].values[0] += value;
+    }
+}
+
 // ------------------------------------------------------------------ a pool
 
 enum { TASKS = 64 };
@@ -190,6 +231,7 @@ static void *run(void *argument) {
     case TTAS:
     case SPINLOCK: locks(self); break;
     case PIPELINE: pipeline(self); break;
+    case QUEUES: stages_with_queues(self); break;
     case POOL: pool(self); break;
     }
     ended[self] = now_s();
@@ -207,9 +249,10 @@ static void help(void) {
     printf("Usage: %s [OPTIONS]\n"
            "Threads that wait by spinning, in code of their own. Prints JSON.\n\n"
            "  --pattern P    ticket, ttas, spinlock: a lock held across work; pipeline: stages over\n"
-           "                 flags in memory; pool: workers that look for work (default pipeline)\n"
+           "                 flags in memory; queues: stages over queues with room for 64;\n"
+           "                 pool: workers that look for work (default pipeline)\n"
            "  --threads N    threads (default 2)\n"
-           "  --phases K     turns of the lock for each thread, planes, or batches of 64 tasks\n"
+           "  --phases K     turns of the lock for each thread, planes, items, or batches of 64 tasks\n"
            "                 (default 1000)\n"
            "  --iters N      steps of computing in each (default 1000)\n"
            "  --held N       steps while the lock is held (default 200)\n"
@@ -221,7 +264,7 @@ static void help(void) {
 static enum pattern parse_pattern(const char *text) {
     for (int i = TICKET; i <= POOL; i++)
         if (!strcmp(text, NAMES[i])) return (enum pattern)i;
-    die_input("--pattern %s: one of ticket, ttas, spinlock, pipeline, pool is needed", text);
+    die_input("--pattern %s: one of ticket, ttas, spinlock, pipeline, queues, pool is needed", text);
 }
 
 int main(int argc, char **argv) {
@@ -246,11 +289,13 @@ int main(int argc, char **argv) {
     no_more_arguments(argc, argv);
     stages = aligned_alloc(alignof(struct stage), threads * sizeof *stages);
     deques = aligned_alloc(alignof(struct deque), threads * sizeof *deques);
+    queues = aligned_alloc(alignof(struct queue), threads * sizeof *queues);
     pthread_t *ids = checked_alloc(threads, sizeof *ids);
     arrived = checked_alloc(threads, sizeof *arrived);
     ended = checked_alloc(threads, sizeof *ended);
-    if (!stages || !deques) die_machine("no memory");
+    if (!stages || !queues || !deques) die_machine("no memory");
     memset(stages, 0, threads * sizeof *stages);
+    memset(queues, 0, threads * sizeof *queues);
     memset(deques, 0, threads * sizeof *deques);
     pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE);
     pthread_barrier_init(&start, NULL, (unsigned)threads);

@@ -49,6 +49,15 @@ impl Machine {
         }
     }
 
+    /// Whether a function that is called where these bytes of code end returns there: the last of them are a call.
+    #[must_use]
+    pub fn end_in_call(self, code: &[u8]) -> bool {
+        match self {
+            Self::X86 => x86::end_in_call(code),
+            Self::Arm => arm::end_in_call(code),
+        }
+    }
+
     /// How many bytes of an instruction say which it is: the first two of those where threads of x86 wait, or the whole.
     pub(crate) fn bytes(self) -> usize {
         match self {

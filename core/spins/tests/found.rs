@@ -247,3 +247,27 @@ proptest! {
         }
     }
 }
+
+/// Calls of several lengths, and what is none.
+#[test]
+fn it_is_known_whether_code_ends_in_a_call() {
+    let calls: [&[u8]; 6] = [
+        &[0x90, 0xe8, 1, 2, 3, 4],
+        &[0xff, 0xd0],
+        &[0x41, 0xff, 0xd4],
+        &[0xff, 0x14, 0xc5, 1, 2, 3, 4],
+        &[0x66, 0xff, 0x15, 1, 2, 3, 4],
+        &[0xcc, 0xcc, 0xff, 0x50, 0x18],
+    ];
+    assert!(calls.iter().all(|code| Machine::X86.end_in_call(code)));
+    let others: [&[u8]; 5] =
+        [&[], &[0xe8], &[0xe9, 1, 2, 3, 4], &[0xe8, 1, 2, 3, 4, 0x90], &[0x48, 0x89, 0xc7]];
+    assert!(!others.iter().any(|code| Machine::X86.end_in_call(code)));
+    // bl, blr x9; b, ret, and half a call.
+    assert!(Machine::Arm.end_in_call(&[0, 0, 0x02, 0, 0, 0x94]));
+    assert!(Machine::Arm.end_in_call(&0xd63f_0120_u32.to_le_bytes()));
+    for other in [0x1400_0002_u32, 0xd65f_03c0] {
+        assert!(!Machine::Arm.end_in_call(&other.to_le_bytes()));
+    }
+    assert!(!Machine::Arm.end_in_call(&[0, 0, 0x94]));
+}

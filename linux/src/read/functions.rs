@@ -11,6 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A function that is longer is left out.
 const LONGEST: u64 = 16 << 20;
+/// No call is longer, in bytes.
+const LONGEST_CALL: usize = 8;
 
 /// Size, and seconds and nanoseconds at which it was changed last.
 type Changed = (u64, i64, i64);
@@ -78,6 +80,14 @@ impl InFile {
     #[must_use]
     pub fn spins(&self) -> Vec<Spin> {
         self.spins.borrow().values().flatten().cloned().collect()
+    }
+
+    /// The last byte of the call that returns to this place; None where there is none before it.
+    #[must_use]
+    pub fn call_before(&self, place: u64) -> Option<u64> {
+        let mut code = [0; LONGEST_CALL];
+        self.file()?.read_exact_at(&mut code, place.checked_sub(LONGEST_CALL as u64)?).ok()?;
+        careful(|| Machine::HOST.is_some_and(|host| host.end_in_call(&code)))?.then(|| place - 1)
     }
 
     /// Loops around these places that may wait, of which that is not proved.

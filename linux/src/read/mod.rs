@@ -4,6 +4,7 @@
 //! when they are done. Two of them do change something: [`memory`] moves pages on request, which
 //! no mask or share depends on, and [`pace`] binds threads of its own.
 
+pub(crate) mod callers;
 pub mod counters;
 pub mod foreign;
 pub mod functions;

@@ -28,6 +28,18 @@ pub(crate) const MOST: usize = 64;
 /// (6.16, 6.17) hang where a clock takes more samples than there may be.
 const LEAST_RATE: u32 = 2_000;
 
+/// The stack pointer among the registers of which the kernel tells (`asm/perf_regs.h`).
+const STACK_POINTER: u64 = if cfg!(target_arch = "aarch64") { 1 << 31 } else { 1 << 7 };
+
+/// Where a thread was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// The address of the instruction.
+    pub at: u64,
+    /// The stack pointer there.
+    pub stack: Option<u64>,
+}
+
 /// Samples of threads.
 pub struct Samples {
     /// None for a thread that cannot be sampled.
@@ -54,9 +66,8 @@ impl Samples {
         Ok(Self { open: HashMap::new() })
     }
 
-    /// The addresses at which a thread was since this was called last. Nothing the first time, and of a thread that cannot be
-    /// sampled.
-    pub fn take(&mut self, id: ThreadId, mut found: impl FnMut(u64)) {
+    /// Where a thread was since this was called last. Nothing the first time, and of a thread that cannot be sampled.
+    pub fn take(&mut self, id: ThreadId, mut found: impl FnMut(Sample)) {
         if !self.open.contains_key(&id) && self.open.len() >= MOST {
             return;
         }
@@ -66,7 +77,8 @@ impl Samples {
             if let Ok(data::Record::Sample(sample)) = record.parse_record()
                 && let Some(at) = sample.ip()
             {
-                found(at);
+                let stack = sample.regs_user().and_then(|r| r.regs.first().copied());
+                found(Sample { at, stack });
             }
         }
     }
@@ -80,7 +92,8 @@ impl Samples {
 /// Begins to sample a thread; the calling one where its number is 0.
 fn sampler(tid: Tid) -> io::Result<Sampler> {
     let mut builder = Builder::new(Software::TASK_CLOCK);
-    builder.observe_pid(tid.0).any_cpu().sample_period(PERIOD.0).sample(SampleFlag::IP);
+    builder.observe_pid(tid.0).any_cpu().sample_period(PERIOD.0);
+    builder.sample(SampleFlag::IP | SampleFlag::REGS_USER).sample_regs_user(STACK_POINTER);
     // Nobody is woken for them.
     builder.wakeup_watermark(ROOM);
     builder.enabled(true).build()?.sampled(ROOM)
@@ -112,9 +125,9 @@ mod tests {
         let (mut inside, mut all) = (0, 0);
         wait_for("it was seen a few times", || {
             std::hint::black_box(computes());
-            samples.take(id, |at| {
+            samples.take(id, |sample| {
                 all += 1;
-                inside += u32::from(within(at));
+                inside += u32::from(within(sample.at));
             });
             (inside >= 5).then_some(())
         });

@@ -3,11 +3,12 @@
 //! Invariants: what is not known to be a wait counts as work, so a thread may spin for longer than is said here, not for less.
 //! Of their code only the functions are gone through in which they were seen.
 
+use crate::callers::{Callers, words};
 use crate::counters::CountersError;
 use crate::functions::InFile;
 use crate::modules::{Code, open, parse_code, read};
 use crate::proc::{Proc, read_all};
-use crate::samples::Samples;
+use crate::samples::{Sample, Samples};
 use evenly_evidence::{SpinUse, ThreadUse};
 use evenly_model::{Nanos, Pid, ThreadId, Tid};
 use evenly_spins::{Seen, Spin, place};
@@ -33,6 +34,7 @@ pub struct Spinning {
     code: HashMap<Pid, Vec<Code>>,
     files: Vec<Known>,
     threads: HashMap<ThreadId, Noted>,
+    with_callers: bool,
 }
 
 /// A file in which threads were.
@@ -59,6 +61,7 @@ pub struct Elsewhere<'a> {
 struct Noted {
     all: u64,
     at: HashMap<(usize, u64), u64>,
+    callers: Callers,
 }
 
 /// The number of a file, and where in it a loop is.
@@ -83,46 +86,46 @@ impl Spinning {
             code: HashMap::new(),
             files: Vec::new(),
             threads: HashMap::new(),
+            with_callers: false,
         })
+    }
+
+    /// Whether it is also noted, from now on, what has called the functions in which threads are.
+    pub fn look_for_callers(&mut self, with_callers: bool) {
+        self.with_callers = with_callers;
     }
 
     /// Notes where a thread of a process was since the last look.
     pub fn look(&mut self, proc: &Proc, pid: Pid, id: ThreadId) {
         let mut taken = Vec::new();
-        self.samples.take(id, |at| taken.push(at));
-        if taken.is_empty() {
-            return;
-        }
+        self.samples.take(id, |sample| taken.push(sample));
+        let Some(last) = taken.last().copied() else { return };
         // A program loads libraries as it runs, and JITs have code of their own.
         let code = self.code.entry(pid).or_default();
-        if taken.iter().any(|&at| located(code, at).is_none()) {
+        if taken.iter().any(|sample| located(code, sample.at).is_none()) {
             *code =
                 read_all(&proc.process_file(pid, "maps")).map_or(Vec::new(), |m| parse_code(&m));
         }
         let seen = self.threads.entry(id).or_default();
-        for at in taken {
+        for Sample { at, .. } in taken {
             let place = located(code, at);
             // Where evenly's own library has a thread wait is no place of the program.
             if place.is_some_and(|(code, _)| code.hands_over()) {
                 continue;
             }
             seen.all += 1;
-            let Some((code, offset)) = place else {
-                continue;
-            };
-            let is_it = |known: &Known| known.inode == code.inode && known.path == code.path;
-            let file = match self.files.iter().position(is_it) {
-                Some(known) => known,
-                None if self.files.len() == FILES => continue,
-                None => {
-                    let (inode, path) = (code.inode, code.path.clone());
-                    let functions = InFile::new(open(proc, pid, code));
-                    self.files.push(Known { inode, path, functions });
-                    self.files.len() - 1
-                }
-            };
-            *seen.at.entry((file, offset)).or_default() += 1;
+            let file =
+                place.and_then(|(code, at)| Some((file_of(&mut self.files, proc, pid, code)?, at)));
+            if let Some(place) = file {
+                *seen.at.entry(place).or_default() += 1;
+            }
         }
+        let Some(stack) = last.stack.filter(|_| self.with_callers) else { return };
+        let located = |at| located(code, at).filter(|(code, _)| !code.is_of_system());
+        let on_stack = words(proc, pid, stack).into_iter().filter_map(located);
+        let files = &mut self.files;
+        seen.callers
+            .add(on_stack.filter_map(|(code, at)| Some((file_of(files, proc, pid, code)?, at))));
     }
 
     /// Notes where threads of processes were since the last look, and forgets all others.
@@ -181,12 +184,17 @@ impl Spinning {
         places
     }
 
-    /// Where in which files threads were seen, elsewhere than in loops that wait.
+    /// Where in which files threads were seen, elsewhere than in loops that wait; and calls of functions in which they were.
     pub fn elsewhere(&self) -> Vec<Elsewhere<'_>> {
         let mut all: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for &(file, offset) in self.threads.values().flat_map(|seen| seen.at.keys()) {
             if self.files[file].functions.spin_at(offset).is_none() {
                 all.entry(file).or_default().push(offset);
+            }
+        }
+        for (file, offset) in self.threads.values().flat_map(|seen| seen.callers.often()) {
+            if let Some(call) = self.files[file].functions.call_before(offset) {
+                all.entry(file).or_default().push(call);
             }
         }
         let of = |(file, places): (usize, Vec<u64>)| {
@@ -232,6 +240,20 @@ impl Spinning {
             place(&bytes, offset, &name).unwrap_or_else(|| name.into_owned())
         })
     }
+}
+
+/// The number of the file of a mapping; None where there are too many.
+fn file_of(files: &mut Vec<Known>, proc: &Proc, pid: Pid, code: &Code) -> Option<usize> {
+    let is_it = |known: &Known| known.inode == code.inode && known.path == code.path;
+    let known = files.iter().position(is_it);
+    known.or_else(|| {
+        let (inode, path) = (code.inode, code.path.clone());
+        (files.len() < FILES).then(|| {
+            let functions = InFile::new(open(proc, pid, code));
+            files.push(Known { inode, path, functions });
+            files.len() - 1
+        })
+    })
 }
 
 /// The mapping that an address is in, and where in its file.

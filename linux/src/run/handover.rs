@@ -421,6 +421,7 @@ impl<P: Places> HandOver<P> {
     /// Notes where threads were since the last time; from now on, where nothing was noted before.
     fn sample(&mut self, taking: &[Taking]) {
         let Ok(spinning) = self.spinning.get_or_insert_with(Spinning::new) else { return };
+        spinning.look_for_callers(self.hunts);
         let pids: Vec<Pid> = taking.iter().map(|t| t.pid).collect();
         spinning.look_at(&self.proc, &pids, |_| true);
     }

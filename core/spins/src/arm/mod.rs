@@ -49,6 +49,12 @@ pub(crate) fn loops(code: &[u8], places: &[usize], known: &[Wait]) -> Vec<Wait> 
     around(back(&function), places, known, |wait| turns::may_wait(steps(&function, wait)))
 }
 
+/// Whether the last bytes of this code are a call.
+pub(crate) fn end_in_call(code: &[u8]) -> bool {
+    let last = code.len().checked_sub(4).map(|from| decode(&code[from..]));
+    last.is_some_and(|last| last.iter().all(|step| step.effect == Effect::Calls))
+}
+
 /// The loops of a function that go back.
 fn back(function: &[Step]) -> Vec<Wait> {
     turns::back(function).map(turns::wait).collect()

@@ -10,13 +10,16 @@ use decoded::{decode, is_own, is_read};
 pub(crate) use doubt::loops;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpKind};
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use turns::jumps;
 
 /// The bytes of `pause`.
 const PAUSE: [u8; 2] = [0xf3, 0x90];
 /// A function that is longer is not looked at: decoding takes 20 ns an instruction.
 const LONGEST: usize = 1 << 20;
+
+/// Lengths of calls, in bytes.
+const CALLS: RangeInclusive<usize> = 2..=8;
 
 /// The loops in the code of a function in which threads wait.
 pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
@@ -28,6 +31,16 @@ pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
     all.extend(without);
     all.extend(with_delays);
     all
+}
+
+/// Whether the last bytes of this code are a call.
+pub(crate) fn end_in_call(code: &[u8]) -> bool {
+    let is_call =
+        |x: &Instruction| matches!(x.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+    let last = |length: usize| code.get(code.len().checked_sub(length)?..);
+    CALLS
+        .filter_map(last)
+        .any(|c| decode(c).next().is_some_and(|x| x.len() == c.len() && is_call(&x)))
 }
 
 /// Those with a `pause` once a turn, and those with many.

@@ -191,6 +191,12 @@ pub(super) fn kinds() -> Vec<Kind> {
             )
         },
         Kind {
+            outside: false,
+            ..kind("queues-calls", "queues, a function looks", 60_000, Bound::Work, |n, p, ms| {
+                pattern(["collapse-calls", "queues"], n, p, [ms * 20 / 1000, 1])
+            })
+        },
+        Kind {
             tuned: CALLS_YIELD,
             ..kind(
                 "pipeline-20us",
