@@ -57,7 +57,7 @@ struct evenly_place {
 	_Atomic uint32_t doubt;  /* 0, EVENLY_DOUBTED, EVENLY_REFUTED */
 	/* Written by programs. */
 	_Atomic uint32_t differs; /* turns with registers that no thread had there before, where it is doubted */
-	_Atomic uint32_t passes;  /* how often threads came to it once, and did not wait */
+	_Atomic uint32_t passes;  /* how often threads left the loop without a wait, where it is doubted */
 	/* The process that changes the instruction says so first, and leaves it as it is while another one does. 0: none; a process
 	 * that is gone says nothing any longer. */
 	_Atomic uint32_t changed_outside; /* written by evenly */

@@ -22,9 +22,8 @@
 struct turns {
 	uint64_t at;   /* the place; 0: none */
 	uint64_t seen[REMEMBERED]; /* of its registers there: what they hash to; 0: nothing */
-	unsigned next;
+	unsigned next;     /* where the next goes; 0: it has just come to this loop */
 	unsigned repeated; /* turns in succession that were like one of those */
-	bool is_another;   /* there was one before, since it came to this loop */
 };
 
 static __thread struct {
@@ -87,12 +86,11 @@ static bool seems_to_wait(struct evenly_place *place, uint64_t at, bool goes_bac
 				begins_to_wait(now);
 			return of->repeated >= SURE;
 		}
+	/* What the first turn began with is not known. */
+	if (of->next)
+		differs(place);
 	of->seen[of->next++ % REMEMBERED] = registers;
 	of->repeated = 0;
-	/* What the first turn began with is not known. */
-	if (of->is_another)
-		differs(place);
-	of->is_another = true;
 	return false;
 }
 

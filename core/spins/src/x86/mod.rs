@@ -10,16 +10,13 @@ use decoded::{decode, is_own, is_read};
 pub(crate) use doubt::loops;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpKind};
 use std::collections::HashMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use turns::jumps;
 
 /// The bytes of `pause`.
 const PAUSE: [u8; 2] = [0xf3, 0x90];
 /// A function that is longer is not looked at: decoding takes 20 ns an instruction.
 const LONGEST: usize = 1 << 20;
-
-/// Lengths of calls, in bytes.
-const CALLS: RangeInclusive<usize> = 2..=8;
 
 /// The loops in the code of a function in which threads wait.
 pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
@@ -35,12 +32,15 @@ pub(crate) fn waits(code: &[u8]) -> Vec<Wait> {
 
 /// Whether the last bytes of this code are a call.
 pub(crate) fn end_in_call(code: &[u8]) -> bool {
-    let is_call =
-        |x: &Instruction| matches!(x.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
-    let last = |length: usize| code.get(code.len().checked_sub(length)?..);
-    CALLS
-        .filter_map(last)
-        .any(|c| decode(c).next().is_some_and(|x| x.len() == c.len() && is_call(&x)))
+    let is_last = |from: usize| {
+        let call = decode(&code[from..]).next().filter(is_call);
+        call.is_some_and(|call| from + call.len() == code.len())
+    };
+    (0..code.len()).any(is_last)
+}
+
+fn is_call(x: &Instruction) -> bool {
+    matches!(x.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Those with a `pause` once a turn, and those with many.
@@ -115,10 +115,9 @@ impl Function {
 
 /// Whether it reads memory that others can write, or calls what may.
 fn looks(x: &Instruction) -> bool {
-    let calls = matches!(x.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
     let of_memory = |i: u32| x.op_kind(i) == OpKind::Memory;
     let mut factory = InstructionInfoFactory::new();
-    calls
+    is_call(x)
         || (0..x.op_count()).any(of_memory)
             && factory.info(x).used_memory().iter().any(|m| is_read(m.access()) && !is_own(m))
 }
