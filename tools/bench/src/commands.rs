@@ -123,6 +123,12 @@ pub(crate) fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) 
     words.split(' ').map(str::to_owned).collect()
 }
 
+/// Trees of 1,024 tasks that compute, of clang.
+pub(crate) fn tasks(threads: u32, trees: u64, iterations: u64) -> Vec<String> {
+    let words = format!("tasks-omp --threads {threads} --phases {trees} --iters {iterations}");
+    words.split(' ').map(str::to_owned).collect()
+}
+
 pub(crate) fn metbench(sync: &str, phases: u64, iterations: u64) -> Vec<String> {
     let words =
         format!("metbench --iterations {phases} --iters {iterations} --loads 1 --sync {sync}");

@@ -1,7 +1,7 @@
 //! The kinds of the museum: how each waits, what it has to do, and beside whom.
 
 use crate::beside::{Beside, Bound};
-use crate::commands::{ACTIVE_GOMP, Program, SPINNING_RANKS, metbench, openmp, spmd};
+use crate::commands::{ACTIVE_GOMP, Program, SPINNING_RANKS, metbench, openmp, spmd, tasks};
 use crate::mpi::MpiArg;
 
 /// One way to wait.
@@ -225,6 +225,21 @@ pub(super) fn kinds() -> Vec<Kind> {
             tuned: Some(Tuned::Variables(&[("KMP_LIBRARY", "throughput")])),
             ..kind("libomp-active", "libomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
                 openmp("omp", n, p, ms / 5)
+            })
+        },
+        // What yields is what has executed a task, and what looks for one does not.
+        Kind {
+            shorter: 1,
+            outside: false,
+            ..kind("libomp-tasks-6us", "libomp, tasks of 6 us", 600, Bound::Fixed, |n, p, ms| {
+                tasks(n, p, ms * 6 / 1_000)
+            })
+        },
+        Kind {
+            shorter: 1,
+            outside: false,
+            ..kind("libomp-tasks-0.5us", "libomp, tasks of 0.5 us", 2_000, Bound::Fixed, |n, p, ms| {
+                tasks(n, p, ms / 2_000)
             })
         },
         // Where there are no more threads than CPUs, these spin whoever else runs.
