@@ -96,9 +96,14 @@ impl Worth {
                 seen.add(new);
                 let is_enough = seen.all >= ENOUGH[0] && seen.time >= LOOK[0];
                 if is_enough && let Some((_, before)) = self.before.take() {
-                    // That it does not help only a pause shows: the program may do something else by now.
                     self.at_first = seen.exceeds(&before, 1.0).then_some((before, seen));
-                    self.hands(now + FIRST)
+                    if self.at_first.is_some() {
+                        self.hands(now + FIRST)
+                    } else {
+                        // That it does not help only a pause shows, as the program may do something else by now; and by
+                        // a pause little is lost then.
+                        State::Pauses { with: seen, seen: Seen::default() }
+                    }
                 } else if is_enough {
                     State::Pauses { with: seen, seen: Seen::default() }
                 } else if seen.time >= LOOK[1] {
@@ -270,6 +275,22 @@ mod tests {
         assert!(p.runs(5.0) == [0.0, 0.0] && p.runs(5.0)[0] > 0.0);
         let (paused, _) = p.worth.compared();
         assert!(paused != before);
+    }
+
+    /// Would catch: a program that takes longer than before, until it is compared after eight seconds.
+    #[test]
+    fn what_does_not_help_soon_pauses_at_once() {
+        let mut p = Program::new([0.9, 0.3]);
+        p.runs(1.0);
+        let before = Seen { all: 100, waiting: 40, time: Nanos::from_millis(250) };
+        p.worth.begins(p.now, before);
+        assert!(p.runs(0.7)[0] == 0.0 && p.runs(1.0)[0] > 0.8);
+        // Where it helps all the same, as the program has changed, it is a moment.
+        let mut p = Program::new([0.1, 0.3]);
+        p.runs(1.0);
+        p.worth.begins(p.now, before);
+        let rests = p.runs(30.0)[0];
+        assert!(rests > 0.0 && rests < 0.3, "{rests}");
     }
 
     /// Threads that sleep instead of spinning are seen less often, and all the more in what they compute.

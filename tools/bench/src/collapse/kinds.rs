@@ -238,9 +238,13 @@ pub(super) fn kinds() -> Vec<Kind> {
         Kind {
             shorter: 1,
             outside: false,
-            ..kind("libomp-tasks-0.5us", "libomp, tasks of 0.5 us", 2_000, Bound::Fixed, |n, p, ms| {
-                tasks(n, p, ms / 2_000)
-            })
+            ..kind(
+                "libomp-tasks-0.5us",
+                "libomp, tasks of 0.5 us",
+                2_000,
+                Bound::Fixed,
+                |n, p, ms| tasks(n, p, ms / 2_000),
+            )
         },
         // Where there are no more threads than CPUs, these spin whoever else runs.
         Kind {
