@@ -7,6 +7,7 @@ use crate::commands::PRODUCTS;
 use crate::measure::result_in;
 use crate::mpi::ENVIRONMENT;
 use anyhow::Context;
+use evenly_model::stats::Random;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -17,6 +18,8 @@ const PARTS: u32 = 24;
 const FUNCTIONS: u32 = 40;
 /// How often HPL solves its system, and of how many equations.
 const SYSTEMS: (usize, u32) = (20, 1_500);
+/// RAxML's alignment: so many sequences, of so many bases.
+const ALIGNED: (usize, usize) = (4, 60_000);
 /// OpenBLAS shall not start threads in each rank.
 const ONE_THREAD: (&str, &str) = ("OPENBLAS_NUM_THREADS", "1");
 
@@ -143,6 +146,19 @@ pub(super) fn programs() -> Vec<Real> {
             answer: of_hpcc,
         },
         Real {
+            name: "raxml",
+            what: "RAxML, threads",
+            needs: Needs::Commands(&[("raxmlHPC-PTHREADS", "raxml")]),
+            files: |_| vec![file("aligned.phy", &alignment())],
+            prepare: &[],
+            words: |_, n| {
+                let line =
+                    format!("raxmlHPC-PTHREADS -T {n} -H -m GTRGAMMA -s aligned.phy -n tree -p 1");
+                Words { argv: line.split(' ').map(OsString::from).collect(), env: Vec::new() }
+            },
+            answer: of_raxml,
+        },
+        Real {
             name: "tbb",
             what: "oneTBB, Jacobi",
             needs: Needs::Workload("loops-tbb"),
@@ -239,6 +255,23 @@ fn hpcc_input(ranks: u32) -> String {
         .replace("COUNT", &count.to_string())
         .replace("SIZES", &sizes)
         .replace("RANKS", &ranks.to_string())
+}
+
+/// Sequences of which each two have come of one, with a quarter of its bases changed.
+fn alignment() -> String {
+    let (count, bases) = ALIGNED;
+    let mut random = Random::new(1);
+    let mut base = |of: &u8| if random.below(3) == 0 { b"ACGT"[random.below(4)] } else { *of };
+    let mut sequences = vec![vec![b'A'; bases]];
+    while sequences.len() < count {
+        let of: Vec<u8> = sequences.remove(0);
+        sequences.extend([(); 2].map(|()| of.iter().map(&mut base).collect()));
+    }
+    let mut text = format!("{count} {bases}\n");
+    for (i, sequence) in sequences.iter().enumerate() {
+        let _ = writeln!(text, "t{i} {}", String::from_utf8_lossy(sequence));
+    }
+    text
 }
 
 /// A program in C of many files that take a while to compile, and its makefile.
@@ -354,6 +387,17 @@ fn of_hpcc(left: &Left<'_>) -> anyhow::Result<Answer> {
     Ok((left.wall_s, solved))
 }
 
+/// The time of all, and the likelihood of its tree, to three digits behind the point.
+fn of_raxml(left: &Left<'_>) -> anyhow::Result<Answer> {
+    let number = |before: &str| {
+        let line = left.stdout.lines().find_map(|line| line.strip_prefix(before))?;
+        line.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let score = number("Final GAMMA-based Score of best tree ").context("RAxML found no tree")?;
+    let seconds = number("Overall execution time: ").context("RAxML printed no time")?;
+    Ok((seconds, format!("{score:.3}")))
+}
+
 fn passed_by_hpcc(text: &str) -> anyhow::Result<String> {
     let residuals = text.lines().filter(|line| line.starts_with("||Ax-b||"));
     let passed = residuals.filter(|line| line.ends_with("PASSED")).count();
@@ -383,6 +427,15 @@ mod tests {
                 assert!(files.iter().all(|(_, text)| text.ends_with('\n')), "{}", program.name);
             }
         }
+    }
+
+    #[test]
+    fn what_raxml_prints() {
+        let stdout = "Final GAMMA-based Score of best tree -295129.523010\n\n\
+                      Overall execution time: 80.105996 secs or 0.022252 hours or 0.000927 days\n";
+        let of = |stdout| of_raxml(&Left { stdout, folder: Path::new(""), wall_s: 9.0 });
+        assert_eq!(of(stdout).unwrap(), (80.105996, "-295129.523".to_owned()));
+        assert!(of("Overall execution time: 1.0 secs\n").is_err());
     }
 
     #[test]
