@@ -5,6 +5,8 @@
 //!       ^                                              |
 //!       +------------ Rests <-------------loses--------+      twice as long each time
 //! ```
+//!
+//! Once it also looks SOON after threads began to hand over, and pauses only where they do not compute more than before.
 
 use crate::patience::Patience;
 use crate::seen::Seen;
@@ -12,9 +14,9 @@ use evenly_model::Nanos;
 
 /// So many samples say what threads do while they hand over, and in a pause, in which fewer than the last say nothing.
 const ENOUGH: [u64; 3] = [100, 60, 20];
-/// It is compared for the first time after so long: a program that waits a hundred times as long in a pause loses 2 % by it.
+/// It pauses for the first time after so long: a program that waits a hundred times as long in a pause loses 2 % by it.
 const FIRST: Nanos = Nanos::from_millis(8_000);
-/// What threads do while they hand over is compared with what was seen before they did after so long, without a pause.
+/// What threads do while they hand over is compared with what was seen before they did after so long.
 const SOON: Nanos = Nanos::from_millis(500);
 /// What was seen so long ago is not compared.
 const OLD: Nanos = Nanos::from_millis(5_000);
@@ -57,6 +59,8 @@ pub struct Worth {
     /// What was seen before threads handed over, until it is compared with what they do then; and both.
     before: Option<(Nanos, Seen)>,
     at_first: Option<(Seen, Seen)>,
+    /// It has paused as they did not seem to compute more.
+    paused_soon: bool,
 }
 
 impl Default for Worth {
@@ -71,6 +75,7 @@ impl Default for Worth {
             last: [Seen::default(); 2],
             before: None,
             at_first: None,
+            paused_soon: false,
         }
     }
 }
@@ -85,6 +90,7 @@ impl Worth {
         self.state = match self.state {
             State::Rests { until } if now < until => self.state,
             State::Rests { .. } => self.hands(now + FIRST),
+            State::Pauses { .. } if !shows => self.hands(now + FIRST),
             _ if !shows => State::Hands,
             State::Hands if now < next => State::Hands,
             State::Hands if self.before.is_some_and(|(at, _)| now - at > OLD) => {
@@ -97,11 +103,11 @@ impl Worth {
                 let is_enough = seen.all >= ENOUGH[0] && seen.time >= LOOK[0];
                 if is_enough && let Some((_, before)) = self.before.take() {
                     self.at_first = seen.exceeds(&before, 1.0).then_some((before, seen));
-                    if self.at_first.is_some() {
+                    if seen.rate() > before.rate() {
                         self.hands(now + FIRST)
                     } else {
-                        // That it does not help only a pause shows, as the program may do something else by now; and by
-                        // a pause little is lost then.
+                        // That it does not help only a pause shows: the program may do something else by now.
+                        self.paused_soon = true;
                         State::Pauses { with: seen, seen: Seen::default() }
                     }
                 } else if is_enough {
@@ -138,7 +144,7 @@ impl Worth {
 
     /// Threads hand over from now on, and did this before. What they do then is looked at soon, once.
     pub fn begins(&mut self, now: Nanos, before: Seen) {
-        if self.at_first.is_none() && matches!(self.state, State::Hands) {
+        if self.at_first.is_none() && !self.paused_soon && matches!(self.state, State::Hands) {
             self.before = Some((now, before));
             self.next = Some(now + SOON);
         }
@@ -285,12 +291,26 @@ mod tests {
         let before = Seen { all: 100, waiting: 40, time: Nanos::from_millis(250) };
         p.worth.begins(p.now, before);
         assert!(p.runs(0.7)[0] == 0.0 && p.runs(1.0)[0] > 0.8);
-        // Where it helps all the same, as the program has changed, it is a moment.
+        // Where it helps all the same, as the program has changed, it is a moment, and once.
         let mut p = Program::new([0.1, 0.3]);
         p.runs(1.0);
         p.worth.begins(p.now, before);
-        let rests = p.runs(30.0)[0];
+        let rests = p.runs(2.0)[0];
         assert!(rests > 0.0 && rests < 0.3, "{rests}");
+        for _ in 0..10 {
+            p.worth.begins(p.now, before);
+            assert_eq!(p.runs(3.0)[0], 0.0);
+        }
+    }
+
+    /// Would catch: a pause after each look that was too short to show a gain.
+    #[test]
+    fn what_seems_to_help_is_not_paused_soon() {
+        let mut p = Program::new([0.1, 1.0]);
+        p.runs(1.0);
+        let before = Seen { all: 30, waiting: 9, time: Nanos::from_millis(75) };
+        p.worth.begins(p.now, before);
+        assert_eq!(p.runs(7.5), [0.0, 0.26]);
     }
 
     /// Threads that sleep instead of spinning are seen less often, and all the more in what they compute.
