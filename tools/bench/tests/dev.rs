@@ -144,6 +144,7 @@ fn each_command_needs_no_more_than_it_uses() {
                 "lammps",
                 "gromacs",
                 "hpcc",
+                "raxml",
                 "openmpi-bin",
                 "python3-numpy",
                 "libopenblas0-pthread",
