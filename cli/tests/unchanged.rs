@@ -70,6 +70,7 @@ fn threads() -> Vec<Case> {
         ("ep", "--threads 3"),
         ("jacobi", "--threads 3 --size 200 --sweeps 300"),
         ("triangle", "--threads 3 --rows 60 --sweeps 15 --iters 3000"),
+        ("tasks", "--threads 3 --phases 20 --depth 6 --iters 20000"),
     ] {
         for runtime in ["gomp", "omp"] {
             let program = format!("{source}-{runtime}");
