@@ -100,18 +100,8 @@ impl Worth {
             State::Hands => State::Looks { seen: Seen::default() },
             State::Looks { mut seen } => {
                 seen.add(new);
-                let is_enough = seen.all >= ENOUGH[0] && seen.time >= LOOK[0];
-                if is_enough && let Some((_, before)) = self.before.take() {
-                    self.at_first = seen.exceeds(&before, 1.0).then_some((before, seen));
-                    if seen.rate() > before.rate() {
-                        self.hands(now + FIRST)
-                    } else {
-                        // That it does not help only a pause shows: the program may do something else by now.
-                        self.paused_soon = true;
-                        State::Pauses { with: seen, seen: Seen::default() }
-                    }
-                } else if is_enough {
-                    State::Pauses { with: seen, seen: Seen::default() }
+                if seen.all >= ENOUGH[0] && seen.time >= LOOK[0] {
+                    self.compare(now, seen)
                 } else if seen.time >= LOOK[1] {
                     self.before = None;
                     self.hands(now + AGAIN)
@@ -161,6 +151,19 @@ impl Worth {
     fn hands(&mut self, next: Nanos) -> State {
         self.next = Some(next);
         State::Hands
+    }
+
+    /// Compares what was seen with what was before threads handed over, where that is known, and pauses: that it does not help only
+    /// a pause shows, as the program may do something else by now.
+    fn compare(&mut self, now: Nanos, seen: Seen) -> State {
+        if let Some((_, before)) = self.before.take() {
+            self.at_first = seen.exceeds(&before, 1.0).then_some((before, seen));
+            if seen.rate() > before.rate() {
+                return self.hands(now + FIRST);
+            }
+            self.paused_soon = true;
+        }
+        State::Pauses { with: seen, seen: Seen::default() }
     }
 
     fn judge(&mut self, now: Nanos, with: Seen, without: Seen) -> State {

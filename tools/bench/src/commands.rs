@@ -117,15 +117,9 @@ pub(crate) fn spmd(barrier: &str, threads: u32, phases: u64, iterations: u64) ->
     words.split(' ').map(str::to_owned).collect()
 }
 
-pub(crate) fn openmp(runtime: &str, threads: u32, phases: u64, iterations: u64) -> Vec<String> {
-    let words =
-        format!("omp_spmd-{runtime} --threads {threads} --phases {phases} --iters {iterations}");
-    words.split(' ').map(str::to_owned).collect()
-}
-
-/// Trees of 2,046 tasks, of which 1,024 compute, by clang.
-pub(crate) fn tasks(threads: u32, trees: u64, iterations: u64) -> Vec<String> {
-    let words = format!("tasks-omp --threads {threads} --phases {trees} --iters {iterations}");
+/// A workload in OpenMP, with its runtime: `omp_spmd-gomp`, or `tasks-omp`, whose phases are trees of 2,046 tasks, of which 1,024 compute.
+pub(crate) fn openmp(program: &str, threads: u32, phases: u64, iterations: u64) -> Vec<String> {
+    let words = format!("{program} --threads {threads} --phases {phases} --iters {iterations}");
     words.split(' ').map(str::to_owned).collect()
 }
 

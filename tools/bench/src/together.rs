@@ -86,8 +86,8 @@ fn pairs() -> Vec<Pair> {
     };
     let spins: fn(u32, u64, u64) -> Vec<String> = |n, p, ms| spmd("spin", n, p, ms / 5);
     let blocks: fn(u32, u64, u64) -> Vec<String> = |n, p, ms| spmd("block", n, p, ms / 5);
-    let gomp: fn(u32, u64, u64) -> Vec<String> = |n, p, ms| openmp("gomp", n, p, ms);
-    let omp: fn(u32, u64, u64) -> Vec<String> = |n, p, ms| openmp("omp", n, p, ms);
+    let gomp: fn(u32, u64, u64) -> Vec<String> = |n, p, ms| openmp("omp_spmd-gomp", n, p, ms);
+    let omp: fn(u32, u64, u64) -> Vec<String> = |n, p, ms| openmp("omp_spmd-omp", n, p, ms);
     let meets: fn(u32, u64, u64) -> Vec<String> = |_, p, ms| metbench("barrier", p, ms / 5);
     let products: fn(u32, u64, u64) -> Vec<String> =
         |_, p, _| vec!["python3".into(), p.to_string()];

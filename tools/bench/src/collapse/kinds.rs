@@ -1,7 +1,7 @@
 //! The kinds of the museum: how each waits, what it has to do, and beside whom.
 
 use crate::beside::{Beside, Bound};
-use crate::commands::{ACTIVE_GOMP, Program, SPINNING_RANKS, metbench, openmp, spmd, tasks};
+use crate::commands::{ACTIVE_GOMP, Program, SPINNING_RANKS, metbench, openmp, spmd};
 use crate::mpi::MpiArg;
 
 /// One way to wait.
@@ -217,14 +217,14 @@ pub(super) fn kinds() -> Vec<Kind> {
             environment: ACTIVE_GOMP,
             tuned: PASSIVE,
             ..kind("libgomp-active", "libgomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
-                openmp("gomp", n, p, ms / 5)
+                openmp("omp_spmd-gomp", n, p, ms / 5)
             })
         },
         Kind {
             environment: ACTIVE_OMP,
             tuned: Some(Tuned::Variables(&[("KMP_LIBRARY", "throughput")])),
             ..kind("libomp-active", "libomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
-                openmp("omp", n, p, ms / 5)
+                openmp("omp_spmd-omp", n, p, ms / 5)
             })
         },
         // What yields is what has executed a task, and what looks for one does not.
@@ -232,7 +232,7 @@ pub(super) fn kinds() -> Vec<Kind> {
             shorter: 1,
             outside: false,
             ..kind("libomp-tasks-6us", "libomp, tasks of 6 us", 600, Bound::Fixed, |n, p, ms| {
-                tasks(n, p, ms * 6 / 1_000)
+                openmp("tasks-omp", n, p, ms * 6 / 1_000)
             })
         },
         Kind {
@@ -243,7 +243,7 @@ pub(super) fn kinds() -> Vec<Kind> {
                 "libomp, tasks of 0.5 us",
                 2_000,
                 Bound::Fixed,
-                |n, p, ms| tasks(n, p, ms / 2_000),
+                |n, p, ms| openmp("tasks-omp", n, p, ms / 2_000),
             )
         },
         // Where there are no more threads than CPUs, these spin whoever else runs.
@@ -257,7 +257,7 @@ pub(super) fn kinds() -> Vec<Kind> {
                 "GOMP_SPINCOUNT=infinity, 0.2 ms",
                 5_000,
                 Bound::Phases,
-                |n, p, ms| openmp("gomp", n, p, ms / 5),
+                |n, p, ms| openmp("omp_spmd-gomp", n, p, ms / 5),
             )
         },
         Kind {
@@ -270,7 +270,7 @@ pub(super) fn kinds() -> Vec<Kind> {
                 "KMP_BLOCKTIME=infinite, 0.2 ms",
                 5_000,
                 Bound::Phases,
-                |n, p, ms| openmp("omp", n, p, ms / 5),
+                |n, p, ms| openmp("omp_spmd-omp", n, p, ms / 5),
             )
         },
         Kind {
@@ -353,7 +353,7 @@ pub(super) fn kinds() -> Vec<Kind> {
             environment: ACTIVE_GOMP,
             tuned: PASSIVE,
             ..kind("libgomp-quota", "libgomp, active, 0.2 ms", 5_000, Bound::Phases, |n, p, ms| {
-                openmp("gomp", n, p, ms / 5)
+                openmp("omp_spmd-gomp", n, p, ms / 5)
             })
         },
         // Nobody spins, so that nothing may be lost, either.

@@ -17,8 +17,8 @@ pub(super) const WAITS: [(&str, Waits); 7] = [
     ("block", Waits::Spmd("block")),
     ("yield", Waits::Spmd("yield")),
     ("spin", Waits::Spmd("spin")),
-    ("libgomp", Waits::OpenMp("gomp")),
-    ("libomp", Waits::OpenMp("omp")),
+    ("libgomp", Waits::OpenMp("omp_spmd-gomp")),
+    ("libomp", Waits::OpenMp("omp_spmd-omp")),
     ("openmpi", Waits::Mpi(MpiArg::Openmpi)),
     ("mpich", Waits::Mpi(MpiArg::Mpich)),
 ];
@@ -105,8 +105,8 @@ impl Cell {
             Waits::Spmd(barrier) => {
                 (Program::Workload, spmd(barrier, self.threads, phases, iterations))
             }
-            Waits::OpenMp(runtime) => {
-                (Program::Workload, openmp(runtime, self.threads, phases, iterations))
+            Waits::OpenMp(program) => {
+                (Program::Workload, openmp(program, self.threads, phases, iterations))
             }
             Waits::Mpi(mpi) => (Program::Ranks(mpi), metbench("barrier", phases, iterations)),
         };

@@ -152,9 +152,9 @@ pub(super) fn programs() -> Vec<Real> {
             files: |_| vec![file("aligned.phy", &alignment())],
             prepare: &[],
             words: |_, n| {
-                let line =
-                    format!("raxmlHPC-PTHREADS -T {n} -H -m GTRGAMMA -s aligned.phy -n tree -p 1");
-                Words { argv: line.split(' ').map(OsString::from).collect(), env: Vec::new() }
+                plain(&format!(
+                    "raxmlHPC-PTHREADS -T {n} -H -m GTRGAMMA -s aligned.phy -n tree -p 1"
+                ))
             },
             answer: of_raxml,
         },
@@ -192,6 +192,11 @@ fn file(name: &str, text: &str) -> (String, String) {
 
 fn variables(of: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
     of.iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// A command of these words.
+fn plain(line: &str) -> Words {
+    Words { argv: line.split(' ').map(OsString::from).collect(), env: Vec::new() }
 }
 
 /// A command in so many ranks of Open MPI.
@@ -242,10 +247,9 @@ fn gromacs(name: &'static str, what: &'static str, words: fn(&Places, u32) -> Wo
 
 /// GROMACS in so many ranks of its own MPI, of so many threads.
 fn mdrun(ranks: u32, threads: u32, pin: &str) -> Words {
-    let line = format!(
+    plain(&format!(
         "gmx -quiet mdrun -s water.tpr -ntmpi {ranks} -ntomp {threads} -pin {pin} -noconfout -cpt -1"
-    );
-    Words { argv: line.split(' ').map(OsString::from).collect(), env: Vec::new() }
+    ))
 }
 
 fn hpcc_input(ranks: u32) -> String {
@@ -320,6 +324,11 @@ fn generated_part(part: u32) -> String {
     text
 }
 
+/// The number that follows these words in the first line that begins with them and has one.
+fn number_after(words: &str, text: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(words)?.split(' ').next()?.parse().ok())
+}
+
 /// Of programs that print both as the workloads do.
 fn printed(left: &Left<'_>) -> anyhow::Result<Answer> {
     result_in(left.stdout)
@@ -339,9 +348,7 @@ fn of_npb(left: &Left<'_>) -> anyhow::Result<Answer> {
 
 /// The time of its loop; the energies, and all else that it prints of steps.
 fn of_lammps(left: &Left<'_>) -> anyhow::Result<Answer> {
-    let loop_time = left.stdout.lines().find_map(|line| {
-        line.strip_prefix("Loop time of ")?.split(' ').next()?.parse::<f64>().ok()
-    });
+    let loop_time = number_after("Loop time of ", left.stdout);
     let steps: Vec<&str> = left
         .stdout
         .lines()
@@ -389,10 +396,7 @@ fn of_hpcc(left: &Left<'_>) -> anyhow::Result<Answer> {
 
 /// The time of all, and the likelihood of its tree, to three digits behind the point.
 fn of_raxml(left: &Left<'_>) -> anyhow::Result<Answer> {
-    let number = |before: &str| {
-        let line = left.stdout.lines().find_map(|line| line.strip_prefix(before))?;
-        line.split_whitespace().next()?.parse::<f64>().ok()
-    };
+    let number = |before| number_after(before, left.stdout);
     let score = number("Final GAMMA-based Score of best tree ").context("RAxML found no tree")?;
     let seconds = number("Overall execution time: ").context("RAxML printed no time")?;
     Ok((seconds, format!("{score:.3}")))
